@@ -1,0 +1,69 @@
+SHELL := /bin/bash
+.DEFAULT_GOAL := help
+
+BIN := .venv/bin
+READY := .venv/.ready
+# Parallel test processes, and extra arguments for bench, chaos and lock.
+JOBS ?= 2
+ARGS ?=
+
+# Tests and checks bring their own servers: one named in the environment is never touched.
+ALONE := env -u ONCEWARD_DSN -u PGHOST -u PGHOSTADDR -u PGPORT -u PGSERVICE -u PGDATABASE -u PGUSER -u PGPASSWORD
+
+.PHONY: help demo test check bench chaos lock clean
+
+help: ## Show these targets
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-6s  %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+demo: $(READY) ## Watch jobs run, fail, retry and return, on the embedded PostgreSQL
+	@$(BIN)/onceward demo
+
+test: check ## Run every check, all tests, then the crash tests (about a quarter of an hour)
+	@echo "==> PostgreSQL 15"
+	@tools/postgres15.sh > .venv/.postgres15
+	@echo "==> tests"
+	@ONCEWARD_TEST_PG15_BIN="$$(cat .venv/.postgres15)" \
+		$(ALONE) $(BIN)/pytest -n $(JOBS) --dist loadgroup -m "not crash" $(ARGS)
+	@echo "==> crash tests"
+	@ONCEWARD_TEST_PG15_BIN="$$(cat .venv/.postgres15)" $(ALONE) $(BIN)/pytest -m crash $(ARGS)
+
+check: $(READY) ## Run linter, types, import contracts, the schema snapshot and every block of the docs
+	@echo "==> ruff"
+	@$(BIN)/ruff check .
+	@$(BIN)/ruff format --check .
+	@echo "==> mypy"
+	@$(BIN)/mypy
+	@echo "==> import contracts"
+	@$(BIN)/lint-imports --no-cache
+	@echo "==> sizes"
+	@$(BIN)/python -m tools.sizes
+	@echo "==> schema snapshot"
+	@$(ALONE) $(BIN)/python -m tools.snapshot --check
+	@echo "==> docs"
+	@$(ALONE) $(BIN)/python -m tools.docs
+
+bench: $(READY) ## Measure; ARGS="--json" and others are handed on
+	@$(BIN)/onceward bench $(ARGS)
+
+chaos: $(READY) ## Run the long crash tests; counts in ARGS
+	@$(ALONE) $(BIN)/python -m tests.crash.chaos $(ARGS)
+
+lock: $(READY) ## Resolve requirements.lock again; ARGS=--upgrade for newer versions
+	@$(BIN)/uv --no-config pip compile --quiet --universal --python-version 3.11 --fork-strategy fewest \
+		--generate-hashes --no-emit-index-url --no-header --no-annotate \
+		--extra dev $(ARGS) --output-file requirements.lock pyproject.toml
+
+clean: ## Remove the virtual environment, caches and build results
+	@rm -rf .venv .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache build dist
+	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+# An environment whose Python has gone is made anew. The package is installed last, without its dependencies:
+# they all come from the lock, which also holds the build backend.
+$(READY): pyproject.toml requirements.lock
+	@python="$$(tools/python.sh)" && \
+	echo "==> .venv with $$("$$python" --version)" && \
+	{ $(BIN)/python -c '' 2>/dev/null || rm -rf .venv; } && \
+	"$$python" -m venv .venv
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
+	@touch $@

@@ -1,0 +1,171 @@
+"""One job in full, for a person: where it stands, why, and what happened before."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from datetime import datetime
+
+from rich.text import Text
+
+from onceward import calls
+from onceward.calls import PayloadEdit
+from onceward.cli import output
+from onceward.cli.session import Session
+from onceward.model import AttemptInfo, JobInfo, Json
+
+TRACEBACK_LINES = 6
+JSON_LINES = 20
+
+
+def print_job(
+    session: Session,
+    job: JobInfo,
+    attempts: Sequence[AttemptInfo],
+    edits: Sequence[PayloadEdit],
+    *,
+    full: bool,
+) -> None:
+    now = session.run(calls.now())
+    title = Text("Job ", style="bold")
+    title.append(str(job.id), style="bold")
+    title.append("  ")
+    title.append_text(output.styled(job.state))
+    output.stdout().print(title)
+    for sentence in what_happened(session, job, now):
+        output.print_wrapped(sentence, indent=2)
+    output.stdout().print()
+    output.print_fields(_facts(job, now))
+    _print_attempts(attempts, now, full=full)
+    _print_json("Payload", job.payload, full=full)
+    for edit in edits:
+        _print_json(
+            f"Payload before {output.when(edit.edited_at)}, changed by {edit.edited_by}",
+            edit.payload_before,
+            full=full,
+        )
+    if job.progress is not None:
+        _print_json("Progress", job.progress, full=full)
+    if job.state == "done":
+        _print_json("Result", job.result, full=full)
+
+
+def what_happened(session: Session, job: JobInfo, now: datetime) -> list[str]:
+    """Where the job stands and why, in a few sentences."""
+    error = job.last_error or {}
+    why = [f"{error.get('type', 'Error')}: {error.get('message', '')}"] if error else []
+    tried = f"{job.attempt} of {job.max_attempts} attempts"
+    match job.state:
+        case "scheduled" if job.attempt:
+            return [f"Failed, and runs again {output.ago(job.run_at, now)}; {tried} used.", *why]
+        case "scheduled":
+            return [f"Waits for its time, {output.when_and_ago(job.run_at, now)}."]
+        case "ready":
+            return [f'Waits in lane "{job.lane}" for a worker.', *_why_waiting(session, job)]
+        case "blocked":
+            limit = f"at most {job.concurrency_limit} of that key run at once"
+            return [f'Waits for its concurrency key "{job.concurrency_key}": {limit}.']
+        case "running":
+            asked = ["Its worker has been asked to stop."] if job.cancel_at else []
+            since = output.ago(job.started_at, now)
+            return [f"Runs, started {since}, attempt {job.attempt} of {job.max_attempts}.", *asked]
+        case "dead_letter":
+            return [
+                f"Gave up after {tried}.",
+                *why,
+                f'Next: "onceward dead-letter requeue {job.id}", or resolve it with a note.',
+            ]
+        case _:
+            word = {"done": "Done", "cancelled": "Cancelled", "resolved": "Resolved by hand"}[job.state]
+            return [f"{word} {output.ago(job.finished_at, now)}{f': {job.note}' if job.note else '.'}"]
+
+
+def _why_waiting(session: Session, job: JobInfo) -> list[str]:
+    lane = next((info for info in session.run(calls.lanes()) if info.name == job.lane), None)
+    if lane is not None and lane.paused:
+        by = f" by {lane.paused_by}" if lane.paused_by else ""
+        reason = f": {lane.pause_reason}" if lane.pause_reason else ""
+        return [f"The lane is paused{by}{reason}."]
+    serving = [
+        info for info in session.run(calls.workers()) if info.state == "live" and job.lane in info.lanes
+    ]
+    if not serving:
+        return ["No live worker serves that lane."]
+    if not any(job.task in info.tasks for info in serving):
+        return [f'No live worker of that lane knows task "{job.task}".']
+    return []
+
+
+def _facts(job: JobInfo, now: datetime) -> list[tuple[str, object]]:
+    limit = f" (at most {job.concurrency_limit} at once)" if job.concurrency_key else ""
+    return [
+        ("task", job.task),
+        ("lane", job.lane),
+        ("tenant", job.tenant),
+        ("priority", job.priority or None),
+        (
+            "attempts",
+            f"{job.attempt} of {job.max_attempts}" + (f", {job.snoozes} snoozes" if job.snoozes else ""),
+        ),
+        ("created", output.when_and_ago(job.created_at, now)),
+        ("run at", output.when_and_ago(job.run_at, now) if job.run_at > job.created_at else None),
+        ("started", output.when_and_ago(job.started_at, now) if job.started_at else None),
+        ("finished", output.when_and_ago(job.finished_at, now) if job.finished_at else None),
+        (
+            "took",
+            output.short(job.finished_at - job.started_at) if job.finished_at and job.started_at else None,
+        ),
+        ("expires", output.when_and_ago(job.expires_at, now) if job.expires_at else None),
+        ("timeout", output.short(job.timeout) if job.timeout else None),
+        ("key", job.key),
+        ("concurrency key", f"{job.concurrency_key}{limit}" if job.concurrency_key else None),
+        ("retry", output.compact_json(job.retry) if job.retry else None),
+        ("headers", output.compact_json(job.headers) if job.headers else None),
+        ("cancel asked", output.when_and_ago(job.cancel_at, now) if job.cancel_at else None),
+    ]
+
+
+def _print_attempts(attempts: Sequence[AttemptInfo], now: datetime, *, full: bool) -> None:
+    if not attempts:
+        return
+    output.heading("Attempts")
+    console = output.stdout()
+    for attempt in attempts:
+        took = f", took {output.short(attempt.ended_at - attempt.started_at)}" if attempt.ended_at else ""
+        line = Text(f"  {attempt.attempt}. ")
+        line.append_text(Text(attempt.outcome, style=output.STATE_STYLES.get(attempt.outcome, "bold")))
+        line.append(f"  {output.when_and_ago(attempt.started_at, now)}{took}")
+        console.print(line)
+        error = ": ".join(part for part in (attempt.error_type, attempt.message) if part)
+        if error:
+            output.print_wrapped(error, indent=5)
+        facts = [
+            f"category {attempt.category}" if attempt.category else "",
+            f"fingerprint {attempt.fingerprint}" if attempt.fingerprint else "",
+            f"worker {attempt.worker_id}" if attempt.worker_id and full else "",
+            f"again {output.when(attempt.retry_at)}"
+            if attempt.retry_at and attempt.outcome == "failed"
+            else "",
+        ]
+        if any(facts):
+            output.print_wrapped(", ".join(filter(None, facts)), indent=5, style="dim")
+        # The others are mostly the same.
+        if attempt.traceback and (full or attempt is attempts[-1]):
+            _print_lines(attempt.traceback, TRACEBACK_LINES, full=full, last=True)
+
+
+def _print_json(title: str, value: Json, *, full: bool) -> None:
+    output.heading(title)
+    _print_lines(json.dumps(value, indent=2, ensure_ascii=False), JSON_LINES, full=full, style="", indent=2)
+
+
+def _print_lines(
+    text: str, most: int, *, full: bool, last: bool = False, style: str = "dim", indent: int = 5
+) -> None:
+    """The lines, or the first (or last) of them and how many are missing."""
+    lines = output.clean(text).rstrip().splitlines()
+    hidden = 0 if full else max(len(lines) - most, 0)
+    left_out = [f"… {output.counted(hidden, 'more line')}, shown with --full"] if hidden else []
+    shown = left_out + lines[-most:] if last and hidden else lines[:most] + left_out if hidden else lines
+    for line in shown:
+        output.stdout().print(Text(" " * indent + line, style=style))

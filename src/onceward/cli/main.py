@@ -1,0 +1,168 @@
+"""The program `onceward`: its commands put together, its global options, and how errors end."""
+
+from __future__ import annotations
+
+import os
+import sys
+import traceback
+from collections.abc import Sequence
+from contextlib import suppress
+from importlib.metadata import version
+from itertools import pairwise
+from typing import Annotated, Any, ClassVar
+
+import psycopg
+import typer
+from typer.main import get_command
+
+from onceward.cli import bench, db, dead_letter, demo, doctor, job, lane, output, worker
+from onceward.cli.framework import Command, Group
+from onceward.cli.session import Session
+from onceward.cli.values import UsageProblem, did_you_mean, join_hints
+from onceward.errors import OncewardError
+
+SET_UP, RUN, LOOK, TRY = "Set up", "Run", "Look and act", "Try"
+
+
+class Root(Group):
+    """The program itself; its help lists the commands in this order."""
+
+    order: ClassVar[tuple[str, ...]] = (
+        "db", "doctor", "worker", "workers", "job", "lane", "dead-letter", "demo", "bench",
+    )  # fmt: skip
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        return sorted(self.commands, key=self.order.index)
+
+
+app = typer.Typer(
+    cls=Root,
+    no_args_is_help=True,
+    rich_markup_mode="rich",
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    help="Durable work on PostgreSQL.",
+    epilog="Exit status: 0 done, 1 failed, 2 the command line was not understood.",
+)
+app.add_typer(db.app, name="db", rich_help_panel=SET_UP)
+app.command("doctor", cls=Command, rich_help_panel=SET_UP)(doctor.doctor)
+app.command("worker", cls=Command, rich_help_panel=RUN)(worker.worker)
+app.command("workers", cls=Command, rich_help_panel=RUN)(worker.workers)
+app.add_typer(job.app, name="job", rich_help_panel=LOOK)
+app.add_typer(lane.app, name="lane", rich_help_panel=LOOK)
+app.add_typer(dead_letter.app, name="dead-letter", rich_help_panel=LOOK)
+app.command("demo", cls=Command, rich_help_panel=TRY)(demo.demo)
+app.command("bench", cls=Command, rich_help_panel=TRY)(bench.bench)
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        print(f"onceward {version('onceward')}")
+        raise typer.Exit
+
+
+@app.callback()
+def globals_(
+    ctx: typer.Context,
+    dsn: Annotated[
+        str | None,
+        typer.Option(
+            metavar="DSN",
+            help="The database, as URI or key=value text. Without it: ONCEWARD_DSN, the PG* variables, or the "
+            "embedded server.",
+        ),
+    ] = None,
+    tenant: Annotated[
+        str | None,
+        typer.Option(metavar="TENANT", help="Act for this tenant. Without it: all that the role may see."),
+    ] = None,
+    print_version: Annotated[
+        bool, typer.Option("--version", help="Print the version.", callback=_print_version, is_eager=True)
+    ] = False,
+) -> None:
+    ctx.obj = Session(dsn, tenant)
+    ctx.call_on_close(ctx.obj.close)
+
+
+def run(arguments: Sequence[str] | None = None) -> int:
+    """Run one command line and return its exit status.  Errors that can be expected are printed without traceback."""
+    command = get_command(app)
+    try:
+        status = command.main(args=arguments, prog_name="onceward", standalone_mode=False)
+    except UsageProblem as error:
+        output.print_onceward_error(error)
+        return 2
+    except OncewardError as error:
+        output.print_onceward_error(error)
+        return 1
+    except typer.Abort:
+        output.print_error("stopped", detail="Nothing more was changed.")
+        return 1
+    except KeyboardInterrupt:
+        return 130
+    except psycopg.Error as error:
+        _print_database_error(error)
+        return 1
+    except Exception as error:
+        # Usage errors of typer, whose classes moved between its versions.
+        if not hasattr(error, "format_message"):
+            traceback.print_exc()
+            return 1
+        return _print_usage_error(error, sys.argv[1:] if arguments is None else arguments)
+    return status if isinstance(status, int) else 0
+
+
+def _print_database_error(error: psycopg.Error) -> None:
+    if isinstance(error, psycopg.OperationalError) and error.sqlstate is None:
+        output.print_error(
+            "the connection to the database was lost",
+            detail=" ".join(str(error).split()),
+            hint="Try again; what was not confirmed may or may not have happened.",
+        )
+        return
+    diag = error.diag
+    output.print_error(
+        diag.message_primary or " ".join(str(error).split()),
+        detail=diag.message_detail,
+        hint=diag.message_hint,
+    )
+
+
+def _print_usage_error(error: Any, arguments: Sequence[str]) -> int:
+    """typer's errors in our words; its classes are known by name, because they moved between its versions."""
+    kind, ctx = type(error).__name__, getattr(error, "ctx", None)
+    see = f'See "{ctx.command_path if ctx else "onceward"} --help".'
+    if kind == "NoArgsIsHelpError":
+        print(error.format_message(), file=sys.stderr)
+    elif kind == "NoSuchOption":
+        known = [name for param in ctx.command.params for name in param.opts] if ctx else []
+        hint = join_hints(did_you_mean(error.option_name, known), see)
+        output.print_error(f"unknown option {error.option_name}", hint=hint)
+    elif kind == "BadParameter" and error.param is not None and error.param.param_type_name == "option":
+        # Whole numbers are the only values that typer reads; all others are read by ours.
+        name = error.param.opts[-1]
+        output.print_error(f"{name} must be a whole number, got {_given(name, arguments)!r}", hint=see)
+    else:
+        message = error.format_message().rstrip(".")
+        output.print_error(message[:1].lower() + message[1:], hint=see)
+    return int(error.exit_code)
+
+
+def _given(name: str, arguments: Sequence[str]) -> str:
+    """What was typed for an option."""
+    following = [value for option, value in pairwise(arguments) if option == name]
+    joined = [argument.partition("=")[2] for argument in arguments if argument.startswith(f"{name}=")]
+    return [*following, *joined, ""][0]
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """The entry point."""
+    try:
+        status = run(arguments)
+        sys.stdout.flush()
+    except BrokenPipeError:
+        # The reader has gone, as in "onceward job list | head".
+        with suppress(OSError):
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        status = 1
+    sys.exit(status)

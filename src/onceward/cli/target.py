@@ -1,0 +1,49 @@
+"""The application that a person names as `package.module:app`, and what may be wrong with it, in words."""
+
+from __future__ import annotations
+
+import traceback
+
+from onceward.app import Onceward
+from onceward.cli.values import UsageProblem
+from onceward.errors import OncewardError
+
+
+class CannotLoad(OncewardError):
+    """The application cannot be loaded."""
+
+
+def load(target: str) -> Onceward:
+    """The application.  The current directory is on the path, as with python -m."""
+    from onceward.worker.supervisor import load_app
+
+    module, colon, name = target.partition(":")
+    if not (colon and name.isidentifier() and all(part.isidentifier() for part in module.split("."))):
+        raise UsageProblem(
+            f"application must be named as package.module:app, got {target!r}", hint=_form_hint(target)
+        )
+    try:
+        return load_app(target)
+    except OncewardError:
+        raise
+    except ModuleNotFoundError as error:
+        raise CannotLoad(
+            f'could not import "{module}": module "{error.name}" does not exist',
+            hint="Install what the application needs into this environment.",
+        ) from error
+    except Exception as error:
+        where = traceback.extract_tb(error.__traceback__)[-1]
+        raise CannotLoad(
+            f'could not import "{module}": {type(error).__name__}: {error}',
+            detail=f"Raised in {where.filename}, line {where.lineno}.",
+            hint=f"Mend it; python -c 'import {module}' shows the whole traceback.",
+        ) from error
+
+
+def _form_hint(target: str) -> str:
+    if target == "list":
+        return 'Running workers are listed by "onceward workers".'
+    if target.endswith(".py") or "/" in target:
+        dotted = target.partition(":")[0].removesuffix(".py").strip("./").replace("/", ".")
+        return f"Name the module, not the file: {dotted}:app."
+    return "For example shop.jobs:app, where shop/jobs.py holds app = Onceward()."

@@ -1,0 +1,245 @@
+"""Reading what a person typed: durations, times, ids, sizes, JSON.  A value that cannot be read is a usage error."""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from collections.abc import Callable, Iterable, Sequence
+from datetime import UTC, datetime, timedelta
+from difflib import SequenceMatcher, get_close_matches
+from pathlib import Path
+from typing import NoReturn
+from uuid import UUID
+
+from onceward.errors import OncewardError
+from onceward.model import Json
+
+_UNITS = {"ms": 0.001, "s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800}
+_DURATION = re.compile(r"(?:\d+(?:\.\d+)?(?:ms|[smhdw]))+")
+_PART = re.compile(r"(\d+(?:\.\d+)?)(ms|[smhdw])")
+_BYTES = {"": 1, "b": 1, "k": 1024, "kb": 1024, "kib": 1024, "m": 1024**2, "mb": 1024**2, "mib": 1024**2}
+_LARGEST = timedelta(days=36525)
+DURATION_HINT = "Write it like 500ms, 30s, 5m, 2h, 1d or 1h30m."
+
+
+class UsageProblem(OncewardError):
+    """The command line cannot be understood."""
+
+
+def did_you_mean(name: str, known: Iterable[str]) -> str | None:
+    """`Did you mean "mail"?`, or None when nothing is near."""
+    # Case is a frequent slip, and difflib counts every letter of it.
+    by_lower = {item.lower(): item for item in known}
+    near = get_close_matches(name.lower(), list(by_lower), n=2, cutoff=0.6)
+    if not near:
+        return None
+    # A second name only when it is about as near as the first.
+    likeness = [SequenceMatcher(None, name.lower(), item).ratio() for item in near]
+    shown = [by_lower[item] for item, ratio in zip(near, likeness, strict=True) if ratio > likeness[0] - 0.1]
+    return "Did you mean " + " or ".join(f'"{item}"' for item in shown) + "?"
+
+
+def join_hints(*parts: str | None) -> str | None:
+    return " ".join(part for part in parts if part) or None
+
+
+def duration(option: str, value: str | None, *, zero: bool = True) -> timedelta | None:
+    if value is None:
+        return None
+    text = value.strip().lower()
+    if text.startswith("-"):
+        raise UsageProblem(f"{option} must not be negative, got {value}", hint=DURATION_HINT)
+    if not _DURATION.fullmatch(text):
+        hint = f"Add a unit: {text}s, {text}m or {text}h." if text.isdigit() else DURATION_HINT
+        raise UsageProblem(f"{option} must be a duration, got {value!r}", hint=hint)
+    seconds = sum(float(number) * _UNITS[unit] for number, unit in _PART.findall(text))
+    if seconds > _LARGEST.total_seconds():
+        raise UsageProblem(f"{option} must be at most 100 years, got {value}", hint=DURATION_HINT)
+    if not zero and seconds == 0:
+        raise UsageProblem(f"{option} must be more than 0, got {value}", hint=DURATION_HINT)
+    return timedelta(seconds=seconds)
+
+
+def moment(option: str, value: str | None) -> datetime | None:
+    """An ISO 8601 time; without an offset it is UTC, as all times that are printed."""
+    if value is None:
+        return None
+    try:
+        read = datetime.fromisoformat(value.strip())
+        return (read if read.tzinfo else read.replace(tzinfo=UTC)).astimezone(UTC)
+    except (ValueError, OverflowError):
+        raise UsageProblem(
+            f"{option} must be a time, got {value!r}",
+            hint="Write it like 2030-01-31, 2030-01-31T18:00 (UTC) or 2030-01-31T18:00+02:00.",
+        ) from None
+
+
+def past_moment(option: str, value: str | None, now: datetime) -> datetime | None:
+    """An ISO 8601 time, or a duration that counts back from now."""
+    if value is not None and _DURATION.fullmatch(value.strip().lower()):
+        ago = duration(option, value)
+        assert ago is not None
+        return now - ago
+    return moment(option, value)
+
+
+def later(option: str, start: datetime, wait: timedelta) -> datetime:
+    try:
+        return start + wait
+    except OverflowError:
+        raise UsageProblem(f"{option} leads past the year 9999", hint="Choose a shorter time.") from None
+
+
+def job_id(value: str) -> UUID:
+    try:
+        return UUID(value)
+    except ValueError:
+        raise UsageProblem(
+            f"job id must be a UUID, got {value!r}", hint='Ids are listed by "onceward job list".'
+        ) from None
+
+
+def job_ids(values: Sequence[str]) -> list[UUID]:
+    """Each id once, in the order given; all are read before anything is done."""
+    return list(dict.fromkeys(job_id(value) for value in values))
+
+
+def size(option: str, value: str | None) -> int | None:
+    if value is None:
+        return None
+    match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([a-z]*)", value.strip().lower())
+    if match is None or match.group(2) not in _BYTES:
+        raise UsageProblem(
+            f"{option} must be a size, got {value!r}", hint="Write it in bytes, or like 512KiB or 1MiB."
+        )
+    count = int(float(match.group(1)) * _BYTES[match.group(2)])
+    # jsonb itself ends at 256 MiB.
+    if not 1 <= count <= 256 * 1024**2:
+        raise UsageProblem(f"{option} must be between 1 byte and 256 MiB, got {value}")
+    return count
+
+
+def one_of(option: str, value: str, choices: Sequence[str]) -> str:
+    if value in choices:
+        return value
+    raise UsageProblem(
+        f"{option} must be one of {', '.join(choices)}, got {value!r}", hint=did_you_mean(value, choices)
+    )
+
+
+def many_of(option: str, values: Sequence[str] | None, choices: Sequence[str]) -> list[str]:
+    """Repeated or comma-separated values."""
+    given = [part.strip() for value in values or () for part in value.split(",") if part.strip()]
+    # dead-letter is how the command is written.
+    return [one_of(option, part.replace("-", "_"), choices) for part in given]
+
+
+def whole(option: str, value: int, *, least: int, most: int | None = None) -> int:
+    if value < least:
+        raise UsageProblem(f"{option} must be at least {least}, got {value}")
+    if most is not None and value > most:
+        raise UsageProblem(f"{option} must be at most {most}, got {value}")
+    return value
+
+
+def lanes(option: str, value: str | None) -> dict[str, int | None] | None:
+    """`mail,ocr=5`: names, each with the most jobs to run at once, if limited."""
+    if value is None:
+        return None
+    read: dict[str, int | None] = {}
+    for part in value.split(","):
+        name, equals, limit = (piece.strip() for piece in part.partition("="))
+        if not name:
+            raise UsageProblem(f"{option} has an empty name, got {value!r}", hint="Write it like mail,ocr=5.")
+        if name in read:
+            raise UsageProblem(f'{option} names lane "{name}" twice, got {value!r}')
+        if equals and not (limit.isdecimal() and 1 <= int(limit) <= 10_000):
+            raise UsageProblem(
+                f'limit of lane "{name}" in {option} must be a whole number from 1 to 10000, got {limit!r}',
+                hint=f"Write it like {name}=5, or leave =… out.",
+            )
+        read[name] = int(limit) if equals else None
+    return read
+
+
+def payload(what: str, value: str) -> Json:
+    """JSON from the argument itself, from a file (@name), or from standard input (-)."""
+    text, source = _payload_text(what, value)
+
+    def refuse(constant: str) -> NoReturn:
+        raise UsageProblem(
+            f"{what} contains {constant}, which is not JSON", hint="Use null, or a string, instead."
+        )
+
+    try:
+        return json.loads(text, parse_constant=refuse)
+    except json.JSONDecodeError as error:
+        line = text.splitlines()[error.lineno - 1] if text.strip() else ""
+        shown = line[max(error.colno - 30, 0) : error.colno + 30]
+        raise UsageProblem(
+            f"{what} is not JSON: {error.msg.lower()} at line {error.lineno}, column {error.colno}{source}",
+            detail=f"Near: {shown}" if shown else None,
+            hint="""Quote it for the shell, as in '{"to": "a@example.com"}', or pass @file or - for standard input.""",
+        ) from None
+    except RecursionError:
+        raise UsageProblem(f"{what} is nested too deeply{source}", hint="Flatten it.") from None
+    except ValueError as error:
+        raise UsageProblem(f"{what} is not JSON: {error}{source}") from None
+
+
+def _payload_text(what: str, value: str) -> tuple[str, str]:
+    if value != "-" and not value.startswith("@"):
+        return value, ""
+    try:
+        raw = sys.stdin.buffer.read() if value == "-" else Path(value[1:]).read_bytes()
+    except OSError as error:
+        raise UsageProblem(
+            f'could not read {what} from file "{value[1:]}": {error.strerror}',
+            hint="Name a file after @, or pass - for standard input.",
+        ) from None
+    source = " of standard input" if value == "-" else f' of file "{value[1:]}"'
+    try:
+        return raw.decode("utf-8-sig"), source
+    except UnicodeDecodeError as error:
+        raise UsageProblem(
+            f"{what} is not UTF-8 text: byte {error.start + 1}{source}", hint="Save it as UTF-8."
+        ) from None
+
+
+def kind_of(value: Json) -> str:
+    """What JSON calls it."""
+    match value:
+        case None:
+            return "null"
+        case bool():
+            return "a boolean"
+        case int() | float():
+            return "a number"
+        case str():
+            return "a string"
+        case list():
+            return "an array"
+        case _:
+            return "an object"
+
+
+def start_time(delay: str | None, run_at: str | None, now: Callable[[], datetime]) -> datetime | None:
+    """When a job is to run, from --delay or --run-at; `now` is the engine's clock."""
+    if delay is not None and run_at is not None:
+        raise UsageProblem("--delay and --run-at cannot be given together", hint="Leave one of them out.")
+    wait = duration("--delay", delay)
+    if wait is not None:
+        return later("--delay", now(), wait)
+    return moment("--run-at", run_at)
+
+
+def key_window(value: str) -> str:
+    """`live`, `forever`, or a duration in PostgreSQL's words."""
+    if value in {"live", "forever"}:
+        return value
+    if not value[:1].isdigit() and not value.startswith("-"):
+        one_of("--key-window", value, ("live", "forever", "a duration"))
+    window = duration("--key-window", value, zero=False)
+    assert window is not None
+    return f"{window.total_seconds():g} seconds"

@@ -1,0 +1,78 @@
+"""Running a call on a connection of the caller's own: psycopg, asyncpg, SQLAlchemy or Django.
+
+The kind of connection is known by the package its class comes from, so that none of them has to be installed.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Awaitable, Callable, Sequence
+from functools import lru_cache
+from importlib import import_module
+from typing import Any, TypeVar
+
+from onceward.calls import Call, Row
+from onceward.errors import InvalidArgument, from_database
+
+T = TypeVar("T")
+_PLACEHOLDER = re.compile(r"%\((\w+)\)s")
+_SYNC = {"psycopg": "onceward.contrib.psycopg", "sqlalchemy": "onceward.contrib.sqlalchemy", "django": "onceward.contrib.django"}
+_ASYNC = {
+    "psycopg": "onceward.contrib.psycopg",
+    "sqlalchemy": "onceward.contrib.sqlalchemy",
+    "asyncpg": "onceward.contrib.asyncpg",
+}
+
+
+def run(connection: Any, call: Call[T]) -> T:
+    fetch: Callable[[Any, Call[Any]], Sequence[Row]] = _adapter(type(connection), is_async=False)
+    try:
+        return call.parse(fetch(connection, call))
+    except Exception as error:
+        ours = from_database(error)
+        if ours is None:
+            raise
+        raise ours from error
+
+
+async def run_async(connection: Any, call: Call[T]) -> T:
+    fetch: Callable[[Any, Call[Any]], Awaitable[Sequence[Row]]] = _adapter(type(connection), is_async=True)
+    try:
+        return call.parse(await fetch(connection, call))
+    except Exception as error:
+        ours = from_database(error)
+        if ours is None:
+            raise
+        raise ours from error
+
+
+def named_placeholders(sql: str) -> str:
+    """`%(name)s` → `:name`, for SQLAlchemy."""
+    return _PLACEHOLDER.sub(r":\1", sql.replace("::", r"\:\:")).replace("%%", "%")
+
+
+@lru_cache(maxsize=256)
+def numbered_placeholders(sql: str) -> tuple[str, tuple[str, ...]]:
+    """`%(name)s` → `$1`, for asyncpg, and the names in order."""
+    names: list[str] = []
+
+    def number(match: re.Match[str]) -> str:
+        if match.group(1) not in names:
+            names.append(match.group(1))
+        return f"${names.index(match.group(1)) + 1}"
+
+    return _PLACEHOLDER.sub(number, sql).replace("%%", "%"), tuple(names)
+
+
+@lru_cache(maxsize=64)
+def _adapter(kind: type, *, is_async: bool) -> Any:
+    table = _ASYNC if is_async else _SYNC
+    for base in kind.__mro__:
+        module = table.get(base.__module__.partition(".")[0])
+        if module is not None:
+            return getattr(import_module(module), "fetch_async" if is_async else "fetch")
+    wanted = ", ".join(sorted(table))
+    raise InvalidArgument(
+        f"connection must be of {wanted}, got {kind.__module__}.{kind.__qualname__}",
+        hint="Async connections go with AsyncClient, others with Client.",
+    )

@@ -1,0 +1,17 @@
+"""Django's database connections: `from django.db import connection`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, cast
+
+from onceward.calls import Call, Row
+
+if TYPE_CHECKING:
+    from django.db.backends.base.base import BaseDatabaseWrapper
+
+
+def fetch(connection: BaseDatabaseWrapper, call: Call[Any]) -> Sequence[Row]:
+    with connection.cursor() as cursor:
+        cursor.execute(call.sql, dict(call.params))
+        return cast("Sequence[Row]", cursor.fetchall())

@@ -1,0 +1,22 @@
+"""SQLAlchemy sessions and connections, sync and async, over psycopg or asyncpg."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from sqlalchemy import Connection, text
+from sqlalchemy.ext.asyncio import AsyncConnection, AsyncSession
+from sqlalchemy.orm import Session
+
+from onceward.calls import Call, Row
+from onceward.contrib import named_placeholders
+
+
+def fetch(connection: Session | Connection, call: Call[Any]) -> Sequence[Row]:
+    return connection.execute(text(named_placeholders(call.sql)), dict(call.params)).fetchall()
+
+
+async def fetch_async(connection: AsyncSession | AsyncConnection, call: Call[Any]) -> Sequence[Row]:
+    result = await connection.execute(text(named_placeholders(call.sql)), dict(call.params))
+    return result.fetchall()

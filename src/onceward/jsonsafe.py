@@ -1,0 +1,90 @@
+"""JSON at the edge: what PostgreSQL's jsonb cannot hold is refused in payloads and results, and made visible in errors.
+
+jsonb has no NUL character, no lone surrogate, no NaN or Infinity, and no unbounded nesting.  Payloads and results that
+contain them raise an error that names the place; nothing is changed silently.  Texts of errors must always be
+recordable, so there the characters are written out as escapes.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from onceward.errors import InvalidPayload
+
+MAX_DEPTH = 200
+
+_BAD = re.compile("[\x00\ud800-\udfff]")
+
+
+def dumps(value: object, *, what: str = "payload") -> str:
+    """JSON text that jsonb will take, or InvalidPayload naming the place and the trouble."""
+    try:
+        text = json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+    except RecursionError:
+        raise _refused(what, f"is nested deeper than {MAX_DEPTH} levels") from None
+    except (TypeError, ValueError):
+        raise _explain(value, what) from None
+    if "\x00" in text or "\\u0000" in text or _BAD.search(text):
+        found = _find(value, what)
+        if found is not None:
+            raise found
+    if text.count("[") + text.count("{") > MAX_DEPTH:
+        found = _find(value, what)
+        if found is not None:
+            raise found
+    return text
+
+
+def printable(text: str, limit: int | None = None) -> str:
+    """The text with NUL and lone surrogates written as escapes, cut to a limit."""
+    if limit is not None and len(text) > limit:
+        text = text[:limit]
+    return _BAD.sub(lambda match: f"\\x{ord(match.group()):02x}", text)
+
+
+def _explain(value: object, what: str) -> InvalidPayload:
+    return _find(value, what) or _refused(what, "is not JSON")
+
+
+def _find(value: object, path: str) -> InvalidPayload | None:
+    """Walk without recursion: the value may be deeper than Python's stack."""
+    stack: list[tuple[object, str, int]] = [(value, path, 0)]
+    while stack:
+        item, place, depth = stack.pop()
+        if depth > MAX_DEPTH:
+            return _refused(path, f"is nested deeper than {MAX_DEPTH} levels")
+        if isinstance(item, str):
+            bad = _BAD.search(item)
+            if bad:
+                kind = "a NUL character" if bad.group() == "\x00" else "a lone surrogate"
+                return _refused(place, f"contains {kind}, which PostgreSQL cannot store")
+        elif isinstance(item, float):
+            if item != item or item in {float("inf"), float("-inf")}:
+                return _refused(place, f"is {item}, which is not JSON")
+        elif isinstance(item, Mapping):
+            for key, child in item.items():
+                if not isinstance(key, str):
+                    return _refused(place, f"has the key {key!r}; keys must be strings")
+                if _BAD.search(key):
+                    return _refused(place, f"has the key {key!r}, which PostgreSQL cannot store")
+                stack.append((child, f"{place}.{key}", depth + 1))
+        elif isinstance(item, (list, tuple)):
+            stack.extend((child, f"{place}[{i}]", depth + 1) for i, child in enumerate(item))
+        elif not isinstance(item, (int, bool, type(None))):
+            return _refused(place, f"is a {type(item).__name__}, which is not JSON")
+    return None
+
+
+def _refused(place: str, trouble: str) -> InvalidPayload:
+    return InvalidPayload(
+        f"{printable(place, 300)} {trouble}",
+        detail="Nothing was written.",
+        hint="Send strings, finite numbers, booleans, null, lists and objects; encode binary data as base64.",
+    )
+
+
+def loads(text: str | bytes) -> Any:
+    return json.loads(text)

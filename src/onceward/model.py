@@ -1,0 +1,221 @@
+"""What the calls take and return: plain values without behaviour."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import Any, Literal, TypeAlias
+from uuid import UUID
+
+Json: TypeAlias = Any
+State: TypeAlias = Literal["scheduled", "ready", "running", "blocked", "done", "cancelled", "dead_letter", "resolved"]
+FINISHED: frozenset[str] = frozenset({"done", "cancelled", "resolved"})
+STATES: tuple[str, ...] = ("scheduled", "ready", "running", "blocked", "done", "cancelled", "dead_letter", "resolved")
+
+
+@dataclass(frozen=True, slots=True)
+class JobRef:
+    """The answer of enqueue: which job, and whether this call created it."""
+
+    id: UUID
+    created: bool = True
+    answer: str = "accepted"
+    until: datetime | None = None
+    reason: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Retry:
+    """How failed attempts are repeated.  Stored with the job, so that every worker applies the same.
+
+    Either `waits` (the last one repeats) or exponential: base × factor ^ (attempt - 1), at most cap, drawn from
+    zero to that when jitter is on.
+    """
+
+    waits: Sequence[timedelta] | None = None
+    base: timedelta = timedelta(seconds=5)
+    factor: float = 3.0
+    cap: timedelta = timedelta(hours=1)
+    jitter: bool | None = None
+    max_snoozes: int | None = None
+
+    def to_json(self) -> dict[str, Json]:
+        policy: dict[str, Json] = {}
+        if self.waits is not None:
+            policy["waits"] = [wait.total_seconds() for wait in self.waits]
+        else:
+            policy |= {"base": self.base.total_seconds(), "factor": self.factor, "cap": self.cap.total_seconds()}
+        if self.jitter is not None:
+            policy["jitter"] = self.jitter
+        if self.max_snoozes is not None:
+            policy["max_snoozes"] = self.max_snoozes
+        return policy
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """Everything about a job but its task and payload."""
+
+    lane: str = "default"
+    priority: int = 0
+    run_at: datetime | None = None
+    expires_at: datetime | None = None
+    timeout: timedelta | None = None
+    key: str | None = None
+    key_window: str = "live"
+    concurrency_key: str | None = None
+    concurrency_limit: int = 1
+    max_attempts: int = 8
+    retry: Retry | None = None
+    tenant: str | None = None
+    headers: Mapping[str, str] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class JobInfo:
+    """One row of the view `jobs`."""
+
+    id: UUID
+    tenant: str
+    lane: str
+    task: str
+    state: str
+    priority: int
+    attempt: int
+    max_attempts: int
+    snoozes: int
+    epoch: int
+    created_at: datetime
+    run_at: datetime
+    started_at: datetime | None
+    finished_at: datetime | None
+    expires_at: datetime | None
+    timeout: timedelta | None
+    worker_id: UUID | None
+    payload: Json
+    result: Json
+    progress: Json
+    key: str | None
+    concurrency_key: str | None
+    concurrency_limit: int | None
+    retry: Json
+    headers: Json
+    last_error: Json
+    cancel_at: datetime | None
+    note: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class AttemptInfo:
+    """One row of the view `attempts`."""
+
+    job_id: UUID
+    epoch: int
+    tenant: str
+    task: str
+    attempt: int
+    worker_id: UUID | None
+    started_at: datetime
+    ended_at: datetime | None
+    outcome: str
+    error_type: str | None
+    category: str | None
+    message: str | None
+    fingerprint: str | None
+    traceback: str | None
+    retry_at: datetime | None
+
+
+@dataclass(frozen=True, slots=True)
+class LaneInfo:
+    """One row of the view `lanes`."""
+
+    name: str
+    paused: bool
+    paused_at: datetime | None
+    paused_by: str | None
+    pause_reason: str | None
+    ready: int
+    running: int
+    scheduled: int
+    blocked: int
+    dead_letter: int
+    oldest_ready_at: datetime | None
+    max_payload_bytes: int
+    max_result_bytes: int
+    created_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerInfo:
+    """One row of the view `workers`."""
+
+    id: UUID
+    name: str
+    host: str
+    pid: int | None
+    lanes: list[str]
+    tasks: list[str]
+    version: str | None
+    concurrency: int
+    lease: timedelta
+    started_at: datetime
+    heartbeat_at: datetime
+    expires_at: datetime
+    retired_at: datetime | None
+    retired_why: str | None
+    state: str
+    running: int
+
+
+@dataclass(frozen=True, slots=True)
+class DeadLetterInfo:
+    """One row of the view `dead_letters`."""
+
+    id: UUID
+    tenant: str
+    lane: str
+    task: str
+    priority: int
+    attempt: int
+    max_attempts: int
+    created_at: datetime
+    dead_at: datetime
+    payload: Json
+    key: str | None
+    error_type: str | None
+    category: str | None
+    message: str | None
+    fingerprint: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Promoted:
+    promoted: int
+    expired: int
+    next_run_at: datetime | None
+    next_in: timedelta | None
+
+
+@dataclass(frozen=True, slots=True)
+class Heartbeat:
+    expires_at: datetime
+    cancel_job_ids: list[UUID]
+
+
+@dataclass(frozen=True, slots=True)
+class JobFilter:
+    """Which jobs a list or a bulk action means.  Empty means all."""
+
+    states: Sequence[str] = ()
+    lane: str | None = None
+    task: str | None = None
+    tenant: str | None = None
+    key: str | None = None
+    since: datetime | None = None
+    until: datetime | None = None
+    error: str | None = None
+    fingerprint: str | None = None
+    limit: int = 50
+    before: UUID | None = field(default=None, kw_only=True)

@@ -1,0 +1,208 @@
+"""Tasks: named handlers, with payloads typed by their signatures."""
+
+from __future__ import annotations
+
+import difflib
+import inspect
+import re
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, Generic, Literal, ParamSpec, TypeVar, get_type_hints
+
+from pydantic import BaseModel, ConfigDict, PydanticUserError, ValidationError, create_model
+
+from onceward import jsonsafe
+from onceward.errors import InvalidArgument, InvalidPayload, UnknownTask
+from onceward.model import Json, Options
+
+P = ParamSpec("P")
+R = TypeVar("R")
+Executor = Literal["auto", "process"]
+
+_NAME = re.compile(r"^[A-Za-z0-9_.:/-]{1,200}$")
+
+
+class JobContext:
+    """Base of what handlers may take as context; the worker passes its subclass `Job`."""
+
+
+@dataclass(slots=True)
+class Task(Generic[P, R]):
+    """A named handler.  Calling it runs the function; enqueueing goes through a client."""
+
+    name: str
+    handler: Callable[P, R]
+    options: Options
+    executor: Executor
+    # The parameter that receives the Job, if the handler asks for it.
+    context_parameter: str | None
+    # The parameter that receives the whole payload as one model; None: payload fields are parameters.
+    model_parameter: str | None
+    model: type[BaseModel] | None
+    is_async: bool = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.is_async = inspect.iscoroutinefunction(self.handler)
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
+        return self.handler(*args, **kwargs)
+
+    def dump(self, payload: Mapping[str, Json] | BaseModel | None) -> str:
+        """Validated JSON text of a payload.  Raises InvalidPayload naming each field."""
+        if payload is None:
+            payload = {}
+        if isinstance(payload, BaseModel):
+            payload = payload.model_dump(mode="json")
+        if not isinstance(payload, Mapping):
+            raise InvalidPayload(
+                f"payload of task {self.name} must be an object of named values, got {type(payload).__name__}",
+                detail="Nothing was written.",
+                hint=self._signature_hint(),
+            )
+        if self.model is None:
+            if payload:
+                raise self._unexpected(payload)
+            return "{}"
+        try:
+            valid = self.model.__pydantic_validator__.validate_python(payload)
+        except ValidationError as error:
+            raise self._invalid(error) from None
+        # Only what was sent is stored: a default that changes later applies to jobs that wait.
+        return jsonsafe.dumps(valid.model_dump(mode="json", exclude_unset=True, by_alias=True))
+
+    def arguments(self, payload: Json) -> dict[str, Any]:
+        """The handler's keyword arguments for a stored payload.  Raises InvalidPayload."""
+        if self.model is None:
+            return {}
+        try:
+            valid = self.model.__pydantic_validator__.validate_python(payload)
+        except ValidationError as error:
+            raise self._invalid(error) from None
+        if self.model_parameter is not None:
+            return {self.model_parameter: valid}
+        return dict(valid.__dict__)
+
+    def _invalid(self, error: ValidationError) -> InvalidPayload:
+        problems = [
+            f"{'.'.join(str(part) for part in item['loc']) or 'payload'}: {item['msg']}"
+            + (f", got {_short(item['input'])}" if item["type"] not in {"missing", "extra_forbidden"} else "")
+            for item in error.errors(include_url=False, include_context=False)
+        ]
+        return InvalidPayload(
+            f"payload does not fit task {self.name}: " + "; ".join(problems[:5]),
+            detail="Nothing was written.",
+            hint=self._signature_hint(),
+        )
+
+    def _unexpected(self, payload: Mapping[str, Json]) -> InvalidPayload:
+        return InvalidPayload(
+            f"payload does not fit task {self.name}: {', '.join(map(str, payload))}: not a parameter of the handler",
+            detail="Nothing was written.",
+            hint=self._signature_hint(),
+        )
+
+    def _signature_hint(self) -> str:
+        if self.model is None:
+            return f"Task {self.name} takes no payload."
+        shown = ", ".join(
+            f"{name}: {_type_name(info.annotation)}" + ("" if info.is_required() else " (optional)")
+            for name, info in self.model.model_fields.items()
+        )
+        return f"Task {self.name} takes {shown or 'no payload'}."
+
+
+class Registry(dict[str, Task[Any, Any]]):
+    """Tasks by name."""
+
+    def find(self, name: str) -> Task[Any, Any]:
+        try:
+            return self[name]
+        except KeyError:
+            raise UnknownTask(
+                f'task "{name}" is not registered',
+                detail=f"Known tasks: {', '.join(sorted(self)) or '(none)'}.",
+                hint=nearest_hint(name, self) or "Declare it with @app.task, or import the module that does.",
+            ) from None
+
+
+def nearest_hint(name: str, known: Iterable[str]) -> str | None:
+    near = difflib.get_close_matches(name, list(known), n=1, cutoff=0.6)
+    return f'Did you mean "{near[0]}"?' if near else None
+
+
+def build_task(
+    handler: Callable[P, R],
+    *,
+    name: str | None = None,
+    options: Options | None = None,
+    executor: Executor = "auto",
+) -> Task[P, R]:
+    task_name = name or handler.__name__
+    if not _NAME.match(task_name):
+        raise InvalidArgument(
+            f"task name must be 1 to 200 letters, digits or . _ : / -, got {task_name!r}",
+            hint='Pass a name: @app.task(name="send-mail").',
+        )
+    if executor not in {"auto", "process"}:
+        raise InvalidArgument(f'executor must be "auto" or "process", got {executor!r}')
+    if executor == "process" and inspect.iscoroutinefunction(handler):
+        raise InvalidArgument(
+            f'task "{task_name}" cannot use executor="process": the handler is async',
+            hint="Write CPU-bound work as a plain function.",
+        )
+    context, fields, model_parameter, model = _payload_parameters(task_name, handler)
+    if executor == "process" and context is not None:
+        raise InvalidArgument(
+            f'task "{task_name}" cannot take a Job with executor="process"',
+            hint="A handler in another process gets its payload only.",
+        )
+    if model is None and fields:
+        try:
+            model = create_model(
+                f"{task_name} payload", __config__=ConfigDict(extra="forbid", arbitrary_types_allowed=False), **fields
+            )
+        except PydanticUserError as error:
+            raise InvalidArgument(
+                f'task "{task_name}" has a parameter whose type cannot be read from JSON: {error.message}',
+                hint="Annotate parameters with types that pydantic knows.",
+            ) from None
+    return Task(task_name, handler, options or Options(), executor, context, model_parameter, model)
+
+
+def _payload_parameters(
+    task_name: str, handler: Callable[..., object]
+) -> tuple[str | None, dict[str, Any], str | None, type[BaseModel] | None]:
+    hints = get_type_hints(handler, include_extras=True)
+    context: str | None = None
+    fields: dict[str, Any] = {}
+    for parameter in inspect.signature(handler).parameters.values():
+        annotation = hints.get(parameter.name, Any)
+        if isinstance(annotation, type) and issubclass(annotation, JobContext):
+            context = parameter.name
+            continue
+        if parameter.kind in {parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD, parameter.POSITIONAL_ONLY}:
+            raise InvalidArgument(
+                f'task "{task_name}" cannot have the parameter "{parameter}"',
+                hint="Give every payload field a named parameter.",
+            )
+        default = ... if parameter.default is parameter.empty else parameter.default
+        fields[parameter.name] = (annotation, default)
+    if len(fields) == 1:
+        (only, (annotation, default)) = next(iter(fields.items()))
+        if default is ... and isinstance(annotation, type) and issubclass(annotation, BaseModel):
+            return context, {}, only, annotation
+    return context, fields, None, None
+
+
+def _short(value: object) -> str:
+    shown = repr(value)
+    return shown if len(shown) <= 80 else shown[:77] + "..."
+
+
+def _type_name(annotation: object) -> str:
+    return annotation.__name__ if isinstance(annotation, type) else str(annotation).replace("typing.", "")
+
+
+def with_options(base: Options, **given: Any) -> Options:
+    """The options with those that were given; None means not given."""
+    return replace(base, **{name: value for name, value in given.items() if value is not None})

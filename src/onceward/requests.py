@@ -1,0 +1,186 @@
+"""What both clients share: turning arguments into calls, and answers of `wait` into results."""
+
+from __future__ import annotations
+
+import select
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any, TypedDict
+from uuid import UUID
+
+import psycopg
+from pydantic import BaseModel
+
+from onceward import calls, jsonsafe
+from onceward.calls import Call
+from onceward.dsn import resolve_dsn
+from onceward.errors import InvalidArgument, JobFailed, UnknownJob, WaitTimeout
+from onceward.model import FINISHED, JobRef, Json, Options, Retry
+from onceward.registry import Task, with_options
+
+if TYPE_CHECKING:
+    from onceward.app import Onceward
+
+Payload = Mapping[str, Json] | BaseModel
+AnyTask = Task[Any, Any] | str
+AnyJob = JobRef | UUID | str
+
+# How long a call may wait for a connection, and how often a repeatable call is tried on a new one.
+CONNECT_TIMEOUT = 15.0
+TRIES = 3
+POOL_OPTIONS: dict[str, Any] = {
+    "autocommit": True,
+    "application_name": "onceward client",
+    "connect_timeout": 10,
+    # A half-open connection is noticed by the operating system within 15 seconds.
+    "keepalives_idle": 5,
+    "keepalives_interval": 3,
+    "keepalives_count": 3,
+    "tcp_user_timeout": 15_000,
+}
+
+
+class EnqueueOptions(TypedDict, total=False):
+    """What enqueue takes beside task and payload.  What is left out comes from the task's declaration."""
+
+    key: str | None
+    key_window: str | timedelta | None
+    lane: str | None
+    priority: int | None
+    delay: timedelta | None
+    run_at: datetime | None
+    expires_in: timedelta | None
+    expires_at: datetime | None
+    timeout: timedelta | None
+    concurrency_key: str | None
+    concurrency_limit: int | None
+    max_attempts: int | None
+    retry: Retry | None
+    tenant: str | None
+    headers: Mapping[str, str] | None
+
+
+class Requests:
+    """Base of both clients: knows the application, speaks no protocol."""
+
+    def __init__(self, dsn: str | None, app: Onceward | None, *, tenant: str | None, pool_size: int) -> None:
+        self._given_dsn = dsn
+        self._app = app
+        self._tenant = tenant
+        self._pool_size = pool_size
+        self._lanes_declared = app is None or app.lanes == ["default"]
+
+    def _resolve(self) -> str:
+        return resolve_dsn(self._given_dsn or (self._app.dsn if self._app else None))
+
+    def _enqueue(self, task: AnyTask, payload: Payload | None, given: EnqueueOptions) -> Call[JobRef]:
+        name, known = self._task(task)
+        return calls.enqueue(name, _dump(known, payload), self._options(known, given))
+
+    def _enqueue_many(
+        self, task: AnyTask, payloads: Iterable[Payload], keys: Sequence[str | None] | None, given: EnqueueOptions
+    ) -> Call[list[JobRef]]:
+        name, known = self._task(task)
+        texts = [_dump(known, payload) for payload in payloads]
+        if given.get("key") is not None:
+            raise InvalidArgument("key cannot be given for many jobs", hint="Pass keys, one per payload.")
+        if keys is not None and len(keys) != len(texts):
+            raise InvalidArgument(f"keys must be as many as payloads ({len(texts)}), got {len(keys)}")
+        return calls.enqueue_many(name, texts, None if keys is None else list(keys), self._options(known, given))
+
+    def _task(self, task: AnyTask) -> tuple[str, Task[Any, Any] | None]:
+        if isinstance(task, Task):
+            return task.name, task
+        if self._app is None:
+            return task, None
+        return task, self._app.tasks.find(task)
+
+    def _options(self, known: Task[Any, Any] | None, given: EnqueueOptions) -> Options:
+        unknown = set(given) - set(EnqueueOptions.__annotations__)
+        if unknown:
+            raise InvalidArgument(
+                f"enqueue has no option {', '.join(sorted(unknown))}",
+                hint=f"Options: {', '.join(EnqueueOptions.__annotations__)}.",
+            )
+        options: dict[str, Any] = dict(given)
+        delay, expires_in = options.pop("delay", None), options.pop("expires_in", None)
+        if delay is not None:
+            if options.get("run_at") is not None:
+                raise InvalidArgument("delay and run_at cannot be given together", hint="Leave one of them out.")
+            options["run_at"] = datetime.now(UTC) + _positive("delay", delay)
+        if expires_in is not None:
+            start = options.get("run_at") or datetime.now(UTC)
+            options["expires_at"] = start + _positive("expires_in", expires_in)
+        for name in ("run_at", "expires_at"):
+            moment = options.get(name)
+            if moment is not None and moment.tzinfo is None:
+                raise InvalidArgument(
+                    f"{name} must have a time zone, got {moment.isoformat()}",
+                    hint="Use datetime.now(UTC), or attach a zone.",
+                )
+        if isinstance(options.get("key_window"), timedelta):
+            options["key_window"] = f"{options['key_window'].total_seconds()} seconds"
+        if options.get("tenant") is None and self._tenant != "*":
+            options["tenant"] = self._tenant
+        return with_options(known.options if known else Options(), **options)
+
+
+def is_stale(connection: psycopg.Connection[Any] | psycopg.AsyncConnection[Any]) -> bool:
+    """Whether an idle connection has something to read: a farewell, most likely.  Costs no round trip."""
+    poll = select.poll()
+    poll.register(connection.fileno(), select.POLLIN)
+    return bool(poll.poll(0))
+
+
+def job_id_of(job: AnyJob) -> UUID:
+    if isinstance(job, JobRef):
+        return job.id
+    if isinstance(job, UUID):
+        return job
+    try:
+        return UUID(job)
+    except ValueError:
+        raise InvalidArgument(f"job id must be a UUID, got {job!r}") from None
+
+
+def ended(job_id: UUID, found: tuple[str, Json, Json, str | None] | None) -> tuple[bool, Json]:
+    """Whether the job is over, and its result; raises when it ended without one."""
+    if found is None:
+        raise UnknownJob(f"job {job_id} does not exist")
+    state, result, error, note = found
+    if state == "done":
+        return True, result
+    if state == "dead_letter" or state in FINISHED:
+        message = note or (error or {}).get("message")
+        raise JobFailed(
+            f"job {job_id} ended as {state}" + (f": {message}" if message else ""),
+            detail=f"{error['type']}: {error['message']}" if error else None,
+            hint=f'See "onceward job show {job_id}".',
+        )
+    return False, None
+
+
+def gave_up(job_id: UUID, timeout: timedelta) -> WaitTimeout:
+    return WaitTimeout(
+        f"job {job_id} has not finished within {timeout.total_seconds():g} s",
+        detail="The job goes on; only the waiting ended.",
+        hint=f'Wait longer, or see "onceward job show {job_id}".',
+    )
+
+
+def _dump(known: Task[Any, Any] | None, payload: Payload | None) -> str:
+    if known is not None:
+        return known.dump(payload)
+    if isinstance(payload, BaseModel):
+        payload = payload.model_dump(mode="json")
+    return jsonsafe.dumps(payload if payload is not None else {})
+
+
+def _positive(name: str, value: timedelta) -> timedelta:
+    if value < timedelta(0):
+        raise InvalidArgument(
+            f"{name} must not be negative, got {value.total_seconds():g} s", hint="Leave it out to run at once."
+        )
+    if value > timedelta(days=3652):
+        raise InvalidArgument(f"{name} must be at most 10 years, got {value}")
+    return value

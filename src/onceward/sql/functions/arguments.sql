@@ -1,0 +1,123 @@
+-- Arguments are checked at the edge, in one place, with an error that names the argument and the value.
+create or replace function onceward.bad_argument(p_name text, p_value text, p_rule text, p_hint text default null)
+  returns void
+  language plpgsql immutable
+  set search_path = pg_catalog, pg_temp
+as $$
+begin
+  raise exception '% %, got %', p_name, p_rule, coalesce(quote_literal(left(p_value, 200)), 'null')
+    using errcode = 'OW008',
+          detail  = 'Nothing was written.',
+          hint    = coalesce(p_hint, format('Correct %s and call again.', p_name));
+end;
+$$;
+
+create or replace function onceward.check_job_arguments(
+  p_task              text,
+  p_priority          integer,
+  p_run_at            timestamptz,
+  p_expires_at        timestamptz,
+  p_timeout           interval,
+  p_max_attempts      integer,
+  p_retry             jsonb,
+  p_tenant            text,
+  p_concurrency_key   text,
+  p_concurrency_limit integer,
+  p_headers           jsonb
+)
+  returns void
+  language plpgsql stable
+  set search_path = pg_catalog, pg_temp
+as $$
+declare
+  v_now timestamptz := onceward.now();
+begin
+  if p_task is null or p_task !~ '^[A-Za-z0-9_.:/-]{1,200}$' then
+    perform onceward.bad_argument('task', p_task, 'must be 1 to 200 letters, digits or . _ : / -');
+  end if;
+  if p_priority is null or p_priority not between -1000 and 1000 then
+    perform onceward.bad_argument('priority', p_priority::text, 'must be between -1000 and 1000');
+  end if;
+  if p_max_attempts is null or p_max_attempts not between 1 and 1000 then
+    perform onceward.bad_argument('max_attempts', p_max_attempts::text, 'must be between 1 and 1000');
+  end if;
+  if p_run_at > v_now + interval '10 years' or p_run_at = '-infinity' then
+    perform onceward.bad_argument('run_at', p_run_at::text, 'must lie within the next 10 years');
+  end if;
+  if p_expires_at <= greatest(v_now, p_run_at) then
+    perform onceward.bad_argument('expires_at', p_expires_at::text, 'must be later than run_at and now',
+      'A job is never started after expires_at; this one could never start.');
+  end if;
+  if p_expires_at > v_now + interval '11 years' then
+    perform onceward.bad_argument('expires_at', p_expires_at::text, 'must lie within the next 11 years',
+      'Leave it out for a job that never expires.');
+  end if;
+  if p_timeout <= interval '0' or p_timeout > interval '30 days' then
+    perform onceward.bad_argument('timeout', p_timeout::text, 'must be more than 0 and at most 30 days');
+  end if;
+  if p_tenant is not null and p_tenant !~ '^[^*[:cntrl:]]{1,200}$' then
+    perform onceward.bad_argument('tenant', p_tenant, 'must be 1 to 200 characters, without * and control characters');
+  end if;
+  if length(p_concurrency_key) not between 1 and 500 then
+    perform onceward.bad_argument('concurrency_key', p_concurrency_key, 'must be 1 to 500 characters');
+  end if;
+  if p_concurrency_key is not null
+     and (p_concurrency_limit is null or p_concurrency_limit not between 1 and 10000) then
+    perform onceward.bad_argument('concurrency_limit', p_concurrency_limit::text, 'must be between 1 and 10000');
+  end if;
+  if p_headers is not null and (jsonb_typeof(p_headers) <> 'object' or pg_column_size(p_headers) > 8192) then
+    perform onceward.bad_argument('headers', left(p_headers::text, 100), 'must be a JSON object of at most 8192 bytes');
+  end if;
+  perform onceward.check_retry(p_retry);
+end;
+$$;
+
+-- Work on a set is bounded; the caller says by how much.
+create or replace function onceward.check_limit(p_limit integer)
+  returns void
+  language plpgsql immutable
+  set search_path = pg_catalog, pg_temp
+as $$
+begin
+  if p_limit is null or p_limit not between 1 and 1000000 then
+    perform onceward.bad_argument('limit', p_limit::text, 'must be between 1 and 1000000');
+  end if;
+end;
+$$;
+
+-- The time until which a key stays taken: null while the job lives ('live') and for ever ('forever').
+create or replace function onceward.key_expiry(p_window text)
+  returns timestamptz
+  language plpgsql stable
+  set search_path = pg_catalog, pg_temp
+as $$
+declare
+  v_window interval;
+begin
+  if p_window in ('live', 'forever') then
+    return null;
+  end if;
+  begin
+    v_window := p_window::interval;
+  exception
+    when invalid_datetime_format or datetime_field_overflow or interval_field_overflow then
+      perform onceward.bad_argument('key_window', p_window, 'must be live, forever or an interval such as 24 hours');
+  end;
+  if v_window is null or v_window <= interval '0' or v_window > interval '10 years' then
+    perform onceward.bad_argument('key_window', p_window, 'must be live, forever or an interval of up to 10 years');
+  end if;
+  return onceward.now() + v_window;
+end;
+$$;
+
+create or replace function onceward.check_key(p_key text)
+  returns void
+  language plpgsql immutable
+  set search_path = pg_catalog, pg_temp
+as $$
+begin
+  if length(p_key) not between 1 and 500 then
+    perform onceward.bad_argument('key', p_key, 'must be 1 to 500 characters');
+  end if;
+end;
+$$;

@@ -1,0 +1,181 @@
+-- Claim ready jobs for a worker.  Each claim raises the job's epoch; every later write must name it.
+
+-- One lane, at most p_max jobs; priority first, then the order in which they became ready.
+-- p_floors: {"priority": ready_seq, ...} bounds the scan from below, so that index entries of jobs that are
+-- gone but cannot be vacuumed yet are not walked again and again.  Null looks from the beginning.
+-- The planner is pinned: a claim must take what was asked for by the index, whatever the statistics say.
+create or replace function onceward.claim_lane(
+  p_worker_id uuid,
+  p_lane      text,
+  p_max       integer,
+  p_floors    jsonb
+)
+  returns setof onceward.job_private
+  language plpgsql
+  set search_path = pg_catalog, pg_temp
+  set enable_seqscan = off
+  set enable_bitmapscan = off
+  set enable_sort = off
+  set enable_hashjoin = off
+  set enable_mergejoin = off
+  set enable_indexscan = on
+  set enable_nestloop = on
+  set enable_tidscan = on
+  set plan_cache_mode = force_generic_plan
+as $$
+declare
+  v_now   timestamptz := onceward.now();
+  v_left  integer := p_max;
+  v_count integer;
+  v_floor record;
+begin
+  if p_floors is null then
+    return query
+      with picked as materialized (
+        select j.ctid as place
+          from onceward.job_private as j
+         where j.lane = p_lane
+           and j.state = 'ready'
+           and (j.expires_at is null or j.expires_at > v_now)
+         order by j.priority desc, j.ready_seq
+         limit p_max
+           for update skip locked
+      )
+      update onceward.job_private as j
+         set state = 'running', epoch = j.epoch + 1, attempt = j.attempt + 1,
+             worker_id = p_worker_id, started_at = v_now
+        from picked
+       where j.ctid = picked.place
+      returning j.*;
+    return;
+  end if;
+
+  for v_floor in
+    select f.key::smallint as priority, f.value::bigint as ready_seq
+      from jsonb_each_text(p_floors) as f
+     order by 1 desc
+  loop
+    return query
+      with picked as materialized (
+        select j.ctid as place
+          from onceward.job_private as j
+         where j.lane = p_lane
+           and j.state = 'ready'
+           and j.priority = v_floor.priority
+           and j.ready_seq > v_floor.ready_seq
+           and (j.expires_at is null or j.expires_at > v_now)
+         order by j.ready_seq
+         limit v_left
+           for update skip locked
+      )
+      update onceward.job_private as j
+         set state = 'running', epoch = j.epoch + 1, attempt = j.attempt + 1,
+             worker_id = p_worker_id, started_at = v_now
+        from picked
+       where j.ctid = picked.place
+      returning j.*;
+    get diagnostics v_count = row_count;
+    v_left := v_left - v_count;
+    exit when v_left <= 0;
+  end loop;
+end;
+$$;
+
+create or replace function onceward.claim_lanes(
+  p_worker_id uuid,
+  p_lanes     text[],
+  p_limits    integer[],
+  p_max       integer,
+  p_floors    jsonb
+)
+  returns setof onceward.job_private
+  language plpgsql
+  set search_path = pg_catalog, pg_temp
+as $$
+declare
+  v_left  integer := p_max;
+  v_count integer;
+  v_lane  text;
+  v_limit integer;
+begin
+  for v_lane, v_limit in
+    select l.name, p_limits[l.i]
+      from unnest(p_lanes) with ordinality as l (name, i)
+      join onceward.lane_private as p on p.name = l.name and p.paused_at is null
+     order by l.i
+  loop
+    exit when v_left <= 0;
+    continue when v_limit <= 0;
+    return query
+      select * from onceward.claim_lane(p_worker_id, v_lane, least(v_left, v_limit), p_floors -> v_lane);
+    get diagnostics v_count = row_count;
+    v_left := v_left - v_count;
+  end loop;
+end;
+$$;
+
+create or replace function onceward.claim(
+  p_worker_id uuid,
+  p_lanes     text[] default array['default'],
+  p_max       integer default 1
+)
+  returns table (
+    job_id uuid, epoch bigint, task text, payload jsonb, lane text, priority smallint, ready_seq bigint,
+    attempt integer, max_attempts integer, tenant text, timeout interval, headers jsonb,
+    key text
+  )
+  language plpgsql security definer
+  set search_path = pg_catalog, pg_temp
+as $$
+declare
+  v_lane  text;
+  v_count integer;
+begin
+  if p_max is null or p_max not between 1 and 10000 then
+    perform onceward.bad_argument('max', p_max::text, 'must be between 1 and 10000');
+  end if;
+  if p_lanes is null or cardinality(p_lanes) = 0 then
+    perform onceward.bad_argument('lanes', p_lanes::text, 'must name at least one lane');
+  end if;
+  select n into v_lane from unnest(p_lanes) as n
+   where not exists (select from onceward.lane_private as l where l.name = n) limit 1;
+  if found then
+    perform onceward.no_such_lane(v_lane);
+  end if;
+  if not onceward.worker_is_live(p_worker_id) then
+    perform onceward.no_such_worker(p_worker_id);
+  end if;
+
+  -- Twice: due and admissible jobs become ready only when the ready ones have run out.
+  for v_round in 1 .. 2 loop
+    return query
+      select j.id, j.epoch, j.task, j.payload, j.lane, j.priority, j.ready_seq, j.attempt, j.max_attempts,
+             j.tenant, j.timeout, j.headers, j.key
+        from onceward.claim_lanes(p_worker_id, p_lanes, null, p_max, null) as j;
+    get diagnostics v_count = row_count;
+    p_max := p_max - v_count;
+    exit when p_max <= 0 or v_round = 2;
+    exit when (select p.promoted from onceward.promote(least(p_max, 1000)) as p) = 0;
+  end loop;
+end;
+$$;
+comment on function onceward.claim(uuid, text[], integer) is
+  'Claims up to p_max ready jobs of these lanes for a registered worker.  Each claim raises the epoch that every later write of this attempt must name.';
+
+-- Jobs that this worker holds and does not know of, because the reply to a claim was lost.
+create or replace function onceward.adopt(p_worker_id uuid, p_known uuid[])
+  returns table (
+    job_id uuid, epoch bigint, task text, payload jsonb, lane text, priority smallint, ready_seq bigint,
+    attempt integer, max_attempts integer, tenant text, timeout interval, headers jsonb,
+    key text
+  )
+  language sql stable security definer
+  set search_path = pg_catalog, pg_temp
+as $$
+  select j.id, j.epoch, j.task, j.payload, j.lane, j.priority, j.ready_seq, j.attempt, j.max_attempts,
+         j.tenant, j.timeout, j.headers, j.key
+    from onceward.job_private as j
+   where j.state = 'running' and j.worker_id = p_worker_id and j.id <> all (coalesce(p_known, '{}'))
+$$;
+comment on function onceward.adopt(uuid, uuid[]) is
+  'The running jobs of this worker that are not in p_known: after a lost reply, the worker goes on with them.';

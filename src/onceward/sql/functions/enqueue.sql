@@ -1,0 +1,148 @@
+-- Enqueue one job, in the caller's transaction.  Takes no lock that another caller could wait for, except
+-- on the same idempotency key, where waiting for the other transaction is the point.
+create or replace function onceward.enqueue(
+  p_task              text,
+  p_payload           jsonb default '{}',
+  p_lane              text default 'default',
+  p_priority          integer default 0,
+  p_run_at            timestamptz default null,
+  p_expires_at        timestamptz default null,
+  p_timeout           interval default null,
+  p_key               text default null,
+  p_key_window        text default 'live',
+  p_concurrency_key   text default null,
+  p_concurrency_limit integer default 1,
+  p_max_attempts      integer default 8,
+  p_retry             jsonb default null,
+  p_tenant            text default null,
+  p_headers           jsonb default null
+)
+  returns table (job_id uuid, created boolean, answer text, until timestamptz, reason text)
+  language plpgsql security definer
+  set search_path = pg_catalog, pg_temp
+as $$
+declare
+  v_now    timestamptz := onceward.now();
+  v_tenant text;
+  v_cap    integer;
+  v_state  text;
+  v_holder uuid;
+begin
+  perform onceward.check_job_arguments(p_task, p_priority, p_run_at, p_expires_at, p_timeout, p_max_attempts,
+                                       p_retry, p_tenant, p_concurrency_key, p_concurrency_limit, p_headers);
+  v_tenant := onceward.tenant_for(p_tenant);
+  select max_payload_bytes into v_cap from onceward.lane_private where name = p_lane;
+  if not found then
+    perform onceward.no_such_lane(p_lane);
+  end if;
+  if p_payload is null then
+    perform onceward.bad_argument('payload', null, 'must be JSON, not null');
+  end if;
+  perform onceward.check_payload_size(p_payload, v_cap, p_lane);
+
+  job_id := onceward.new_id();
+  if p_key is not null then
+    v_holder := onceward.take_key(v_tenant, p_task, p_key, p_key_window, job_id, p_payload);
+    if v_holder <> job_id then
+      return query select v_holder, false, 'existing'::text, null::timestamptz, null::text;
+      return;
+    end if;
+  end if;
+
+  -- A job with a concurrency key enters as blocked and is admitted by a worker: admission needs a lock,
+  -- and a lock in the caller's transaction could stop the fleet.
+  v_state := case when p_run_at > v_now then 'scheduled'
+                  when p_concurrency_key is not null then 'blocked'
+                  else 'ready' end;
+  insert into onceward.job_private
+    (id, tenant, lane, task, state, priority, ready_seq, max_attempts, created_at, run_at, payload, expires_at,
+     timeout, retry, headers, key, key_is_live, concurrency_key, concurrency_limit, admit_pending)
+  values
+    (job_id, v_tenant, p_lane, p_task, v_state, p_priority,
+     case when v_state = 'ready' then nextval('onceward.ready_seq') end,
+     p_max_attempts, v_now, coalesce(p_run_at, v_now), p_payload, p_expires_at, p_timeout, p_retry, p_headers,
+     p_key, case when p_key is not null then p_key_window = 'live' end,
+     p_concurrency_key, case when p_concurrency_key is not null then p_concurrency_limit end,
+     case when v_state = 'blocked' then true end);
+
+  if v_state <> 'scheduled' then
+    perform onceward.wake(array[p_lane]);
+  end if;
+  return query select enqueue.job_id, true, 'accepted'::text, null::timestamptz, null::text;
+end;
+$$;
+comment on function onceward.enqueue(text, jsonb, text, integer, timestamptz, timestamptz, interval, text, text, text, integer, integer, jsonb, text, jsonb) is
+  'Enqueues one job in the caller''s transaction.  With a key, the same key within its window (live, forever or an interval) gives the same job and created = false; a different payload under the same key is an error (OW005).';
+
+create or replace function onceward.check_payload_size(p_payload jsonb, p_cap integer, p_lane text)
+  returns void
+  language plpgsql immutable
+  set search_path = pg_catalog, pg_temp
+as $$
+begin
+  if pg_column_size(p_payload) > p_cap then
+    raise exception 'payload must be at most % bytes in lane "%", got %', p_cap, p_lane, pg_column_size(p_payload)
+      using errcode = 'OW003',
+            detail  = 'Nothing was written.',
+            hint    = 'Store the data elsewhere and enqueue a reference, or raise the lane''s cap with onceward.add_lane.';
+  end if;
+end;
+$$;
+
+-- Take an idempotency key for a job, or return the job that holds it.  The unique index decides the race:
+-- when the winner rolls back, the waiting loser takes the key itself.
+create or replace function onceward.take_key(
+  p_tenant  text,
+  p_task    text,
+  p_key     text,
+  p_window  text,
+  p_job_id  uuid,
+  p_payload jsonb
+)
+  returns uuid
+  language plpgsql
+  set search_path = pg_catalog, pg_temp
+as $$
+declare
+  v_expires timestamptz := onceward.key_expiry(p_window);
+  v_hash    bytea := sha256(convert_to(p_payload::text, 'UTF8'));
+  v_held    record;
+begin
+  perform onceward.check_key(p_key);
+  loop
+    select k.job_id, k.payload_hash, k.expires_at into v_held
+      from onceward.key_private as k
+     where k.tenant = p_tenant and k.task = p_task and k.key = p_key;
+    if found and (v_held.expires_at is null or v_held.expires_at > onceward.now()) then
+      if v_held.payload_hash <> v_hash then
+        perform onceward.key_conflict(p_task, p_key, v_held.job_id);
+      end if;
+      return v_held.job_id;
+    end if;
+    if found then
+      delete from onceward.key_private as k
+       where k.tenant = p_tenant and k.task = p_task and k.key = p_key and k.job_id = v_held.job_id;
+    end if;
+    insert into onceward.key_private (tenant, task, key, job_id, payload_hash, expires_at)
+    values (p_tenant, p_task, p_key, p_job_id, v_hash, v_expires)
+        on conflict do nothing;
+    if found then
+      return p_job_id;
+    end if;
+    -- Somebody committed the key between the two statements: look again.
+  end loop;
+end;
+$$;
+
+create or replace function onceward.key_conflict(p_task text, p_key text, p_job_id uuid)
+  returns void
+  language plpgsql immutable
+  set search_path = pg_catalog, pg_temp
+as $$
+begin
+  raise exception 'key "%" of task "%" is taken by a job with a different payload', p_key, p_task
+    using errcode = 'OW005',
+          detail  = format('Job %s holds the key.', p_job_id),
+          hint    = 'Use another key for different work, or send the same payload.';
+end;
+$$;

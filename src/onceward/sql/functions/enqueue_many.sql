@@ -1,0 +1,144 @@
+-- Enqueue many jobs of one task with the same options, in the caller's transaction, in a few statements.
+create or replace function onceward.enqueue_many(
+  p_task              text,
+  p_payloads          jsonb[],
+  p_keys              text[] default null,
+  p_lane              text default 'default',
+  p_priority          integer default 0,
+  p_run_at            timestamptz default null,
+  p_expires_at        timestamptz default null,
+  p_timeout           interval default null,
+  p_key_window        text default 'live',
+  p_concurrency_key   text default null,
+  p_concurrency_limit integer default 1,
+  p_max_attempts      integer default 8,
+  p_retry             jsonb default null,
+  p_tenant            text default null,
+  p_headers           jsonb default null
+)
+  returns table (job_id uuid, created boolean)
+  language plpgsql security definer
+  set search_path = pg_catalog, pg_temp
+as $$
+declare
+  v_now    timestamptz := onceward.now();
+  v_tenant text;
+  v_cap    integer;
+  v_state  text;
+  v_ids    uuid[];
+  v_held   uuid[];
+  v_big    integer;
+begin
+  perform onceward.check_job_arguments(p_task, p_priority, p_run_at, p_expires_at, p_timeout, p_max_attempts,
+                                       p_retry, p_tenant, p_concurrency_key, p_concurrency_limit, p_headers);
+  v_tenant := onceward.tenant_for(p_tenant);
+  select max_payload_bytes into v_cap from onceward.lane_private where name = p_lane;
+  if not found then
+    perform onceward.no_such_lane(p_lane);
+  end if;
+  if p_payloads is null or array_position(p_payloads, null) is not null then
+    perform onceward.bad_argument('payloads', null, 'must be an array of JSON without nulls');
+  end if;
+  select i into v_big from unnest(p_payloads) with ordinality as u (payload, i) where pg_column_size(u.payload) > v_cap limit 1;
+  if found then
+    perform onceward.check_payload_size(p_payloads[v_big], v_cap, p_lane);
+  end if;
+
+  select array_agg(onceward.new_id()) into v_ids from generate_series(1, cardinality(p_payloads));
+  if p_keys is not null then
+    if cardinality(p_keys) <> cardinality(p_payloads) then
+      perform onceward.bad_argument('keys', cardinality(p_keys)::text,
+        format('must be as many as payloads (%s)', cardinality(p_payloads)));
+    end if;
+    v_held := onceward.take_keys(v_tenant, p_task, p_keys, p_key_window, v_ids, p_payloads);
+  else
+    v_held := v_ids;
+  end if;
+
+  v_state := case when p_run_at > v_now then 'scheduled'
+                  when p_concurrency_key is not null then 'blocked'
+                  else 'ready' end;
+  insert into onceward.job_private
+    (id, tenant, lane, task, state, priority, ready_seq, max_attempts, created_at, run_at, payload, expires_at,
+     timeout, retry, headers, key, key_is_live, concurrency_key, concurrency_limit, admit_pending)
+  select u.id, v_tenant, p_lane, p_task, v_state, p_priority,
+         case when v_state = 'ready' then nextval('onceward.ready_seq') end,
+         p_max_attempts, v_now, coalesce(p_run_at, v_now), u.payload, p_expires_at, p_timeout, p_retry, p_headers,
+         u.key, case when u.key is not null then p_key_window = 'live' end,
+         p_concurrency_key, case when p_concurrency_key is not null then p_concurrency_limit end,
+     case when v_state = 'blocked' then true end
+    from unnest(v_ids, v_held, p_payloads, p_keys) as u (id, held, payload, key)
+   where u.id = u.held;
+
+  if v_state <> 'scheduled' then
+    perform onceward.wake(array[p_lane]);
+  end if;
+  return query select u.held, u.held = u.id from unnest(v_ids, v_held) as u (id, held);
+end;
+$$;
+comment on function onceward.enqueue_many(text, jsonb[], text[], text, integer, timestamptz, timestamptz, interval, text, text, integer, integer, jsonb, text, jsonb) is
+  'Enqueues many jobs of one task; returns one row per payload, in order.  Keys, when given, are one per payload (null for none).';
+
+-- take_key for a set, in the order of the keys so that two batches cannot deadlock.
+create or replace function onceward.take_keys(
+  p_tenant   text,
+  p_task     text,
+  p_keys     text[],
+  p_window   text,
+  p_job_ids  uuid[],
+  p_payloads jsonb[]
+)
+  returns uuid[]
+  language plpgsql
+  set search_path = pg_catalog, pg_temp
+as $$
+declare
+  v_expires timestamptz := onceward.key_expiry(p_window);
+  v_hashes  bytea[];
+  v_bad     record;
+  v_held    uuid[];
+begin
+  select key into v_bad from unnest(p_keys) as u (key) where length(key) not between 1 and 500 limit 1;
+  if found then
+    perform onceward.check_key(v_bad.key);
+  end if;
+  select array_agg(sha256(convert_to(u.payload::text, 'UTF8')) order by u.i) into v_hashes
+    from unnest(p_payloads) with ordinality as u (payload, i);
+  loop
+    with expired as materialized (
+      select e.key
+        from onceward.key_private as e
+       where e.tenant = p_tenant and e.task = p_task and e.key = any (p_keys) and e.expires_at <= onceward.now()
+       order by e.key
+         for update
+    )
+    delete from onceward.key_private as k
+     using expired
+     where k.tenant = p_tenant and k.task = p_task and k.key = expired.key;
+    insert into onceward.key_private (tenant, task, key, job_id, payload_hash, expires_at)
+    select p_tenant, p_task, u.key, u.job_id, u.hash, v_expires
+      from (select distinct on (key) key, job_id, hash
+              from unnest(p_keys, p_job_ids, v_hashes) with ordinality as b (key, job_id, hash, i)
+             where key is not null
+             order by key, i) as u
+     order by u.key
+        on conflict do nothing;
+
+    select array_agg(case when u.key is null then u.job_id else k.job_id end order by u.i) into v_held
+      from unnest(p_keys, p_job_ids) with ordinality as u (key, job_id, i)
+      left join onceward.key_private as k on k.tenant = p_tenant and k.task = p_task and k.key = u.key;
+    exit when array_position(v_held, null) is null;
+    -- A holder finished between the two statements and gave its key back: take it in the next round.
+  end loop;
+
+  select u.key, k.job_id into v_bad
+    from unnest(p_keys, v_hashes) as u (key, hash)
+    join onceward.key_private as k on k.tenant = p_tenant and k.task = p_task and k.key = u.key
+   where k.payload_hash <> u.hash
+   limit 1;
+  if found then
+    perform onceward.key_conflict(p_task, v_bad.key, v_bad.job_id);
+  end if;
+  return v_held;
+end;
+$$;

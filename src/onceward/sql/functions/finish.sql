@@ -1,0 +1,182 @@
+-- Ending an attempt.  Every function names (job, epoch); the statement that checks the lease also changes the row.
+
+create or replace function onceward.lease_lost(p_job_id uuid, p_epoch bigint)
+  returns void
+  language plpgsql stable
+  set search_path = pg_catalog, pg_temp
+as $$
+begin
+  raise exception 'lease on job % is no longer held', p_job_id
+    using errcode = 'OW001',
+          detail  = format('Epoch %s is not the current epoch of a running job.', p_epoch),
+          hint    = 'Discard the result. The job was rescued, cancelled or finished, and another attempt may own it.';
+end;
+$$;
+
+-- Move done jobs to the archive, with their last attempt, in one statement.  Returns those that were lost.
+create or replace function onceward.finish_done(p_job_ids uuid[], p_epochs bigint[], p_results jsonb[])
+  returns table (job_id uuid, epoch bigint)
+  language plpgsql
+  set search_path = pg_catalog, pg_temp
+  set enable_seqscan = off
+  set enable_hashjoin = off
+  set enable_mergejoin = off
+  set enable_bitmapscan = off
+  set enable_nestloop = on
+  set enable_indexscan = on
+  set plan_cache_mode = force_generic_plan
+as $$
+declare
+  v_now   timestamptz := onceward.now();
+  v_gone  integer;
+  v_keyed uuid[];
+  v_keys  jsonb;
+begin
+  if p_results is not null then
+    perform onceward.check_result_size(f.id, f.result)
+       from unnest(p_job_ids, p_results) as f (id, result)
+      where pg_column_size(f.result) > 1024;
+  end if;
+  with finished as materialized (
+    select f.id, f.epoch, f.result
+      from unnest(p_job_ids, p_epochs, p_results) as f (id, epoch, result)
+  ), gone as (
+    delete from onceward.job_private as j
+     using finished as f
+     where j.id = f.id
+       and j.epoch = f.epoch
+       -- The same as state = 'running' (a constraint says so), but it keeps the planner from the index of
+       -- running jobs, through which this join would be quadratic.
+       and j.worker_id is not null
+    returning j.id, j.tenant, j.lane, j.task, j.priority, j.epoch, j.attempt, j.max_attempts, j.snoozes,
+              j.created_at, j.run_at, j.started_at, j.worker_id, j.payload, f.result, j.expires_at, j.timeout,
+              j.retry, j.headers, j.key, j.key_is_live, j.concurrency_key, j.concurrency_limit, j.progress, j.last_error
+  ), archived as (
+    insert into onceward.archive_private
+      (id, tenant, lane, task, state, priority, epoch, attempt, max_attempts, snoozes, created_at, run_at,
+       started_at, finished_at, worker_id, payload, result, expires_at, timeout, retry, headers, key,
+       concurrency_key, concurrency_limit, progress, last_error)
+    select g.id, g.tenant, g.lane, g.task, 'done', g.priority, g.epoch, g.attempt, g.max_attempts, g.snoozes,
+           g.created_at, g.run_at, g.started_at, v_now, g.worker_id, g.payload, g.result, g.expires_at, g.timeout,
+           g.retry, g.headers, g.key, g.concurrency_key, g.concurrency_limit, g.progress, g.last_error
+      from gone as g
+  )
+  select count(*),
+         array_agg(g.id) filter (where g.key_is_live),
+         jsonb_agg(distinct jsonb_build_array(g.tenant, g.concurrency_key)) filter (where g.concurrency_key is not null)
+    into v_gone, v_keyed, v_keys
+    from gone as g;
+
+  if v_keyed is not null then
+    perform onceward.free_keys(v_keyed);
+  end if;
+  if v_keys is not null then
+    perform onceward.admit(v_keys);
+  end if;
+  if v_gone < cardinality(p_job_ids) then
+    -- Rare: either the lease was lost, or this is the repetition of a call whose reply was lost.
+    return query
+      select f.id, f.epoch
+        from unnest(p_job_ids, p_epochs) as f (id, epoch)
+       where not exists (select from onceward.archive_private as a
+                          where a.id = f.id and a.epoch = f.epoch and a.state = 'done');
+  end if;
+end;
+$$;
+
+-- Give back the keys whose window is the life of the job.
+create or replace function onceward.free_keys(p_job_ids uuid[])
+  returns void
+  language sql volatile
+  set search_path = pg_catalog, pg_temp
+as $$
+  with held as materialized (
+    select a.tenant, a.task, a.key, a.id
+      from onceward.archive_private as a
+     where a.id = any (p_job_ids) and a.key is not null
+     order by a.tenant, a.task, a.key
+  )
+  delete from onceward.key_private as k
+   using held as h
+   where k.tenant = h.tenant and k.task = h.task and k.key = h.key and k.job_id = h.id
+$$;
+
+create or replace function onceward.check_result_size(p_job_id uuid, p_result jsonb)
+  returns void
+  language plpgsql stable
+  set search_path = pg_catalog, pg_temp
+as $$
+declare
+  v_cap integer;
+begin
+  select l.max_result_bytes into v_cap
+    from onceward.job_private as j join onceward.lane_private as l on l.name = j.lane
+   where j.id = p_job_id;
+  if pg_column_size(p_result) > v_cap then
+    raise exception 'result must be at most % bytes, got %', v_cap, pg_column_size(p_result)
+      using errcode = 'OW004',
+            detail  = format('Job %s is still running.', p_job_id),
+            hint    = 'Store the data elsewhere and return a reference, or raise the lane''s cap with onceward.add_lane.';
+  end if;
+end;
+$$;
+
+create or replace function onceward.complete(p_job_id uuid, p_epoch bigint, p_result jsonb default null)
+  returns void
+  language plpgsql security definer
+  set search_path = pg_catalog, pg_temp
+as $$
+begin
+  perform from onceward.finish_done(array[p_job_id], array[p_epoch], array[p_result]);
+  if found then
+    perform onceward.lease_lost(p_job_id, p_epoch);
+  end if;
+end;
+$$;
+comment on function onceward.complete(uuid, bigint, jsonb) is
+  'Finishes a job as done.  Raises OW001 when the lease was lost; repeating a successful call is harmless.';
+
+-- One job from the live table to the archive, for ends other than done.  The caller holds its row lock, and
+-- gives its place in a concurrency key to the next one.
+create or replace function onceward.archive_one(p_job_id uuid, p_state text, p_note text)
+  returns void
+  language plpgsql
+  set search_path = pg_catalog, pg_temp
+as $$
+declare
+  v_job onceward.job_private;
+begin
+  delete from onceward.job_private as j where j.id = p_job_id returning * into v_job;
+  insert into onceward.archive_private
+    (id, tenant, lane, task, state, priority, epoch, attempt, max_attempts, snoozes, created_at, run_at,
+     started_at, finished_at, worker_id, payload, expires_at, timeout, retry, headers, key,
+     concurrency_key, concurrency_limit, progress, finish_note, last_error)
+  values
+    (v_job.id, v_job.tenant, v_job.lane, v_job.task, p_state, v_job.priority, v_job.epoch, v_job.attempt,
+     v_job.max_attempts, v_job.snoozes, v_job.created_at, v_job.run_at, v_job.started_at, onceward.now(),
+     v_job.worker_id, v_job.payload, v_job.expires_at, v_job.timeout, v_job.retry, v_job.headers, v_job.key,
+     v_job.concurrency_key, v_job.concurrency_limit, v_job.progress, left(p_note, 2000), v_job.last_error);
+  if v_job.key_is_live then
+    perform onceward.free_keys(array[p_job_id]);
+  end if;
+end;
+$$;
+
+create or replace function onceward.progress(p_job_id uuid, p_epoch bigint, p_progress jsonb)
+  returns void
+  language plpgsql security definer
+  set search_path = pg_catalog, pg_temp
+as $$
+begin
+  if pg_column_size(p_progress) > 16384 then
+    perform onceward.bad_argument('progress', pg_column_size(p_progress)::text || ' bytes', 'must be at most 16384 bytes');
+  end if;
+  update onceward.job_private
+     set progress = p_progress
+   where id = p_job_id and epoch = p_epoch and state = 'running';
+  if not found then
+    perform onceward.lease_lost(p_job_id, p_epoch);
+  end if;
+end;
+$$;
+comment on function onceward.progress(uuid, bigint, jsonb) is 'Stores the progress of a running job.  Raises OW001 when the lease was lost.';

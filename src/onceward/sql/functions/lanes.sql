@@ -1,0 +1,124 @@
+-- Lanes: named lines that jobs wait in, with a pause switch and caps on payload and result.
+create or replace function onceward.add_lane(
+  p_name              text,
+  p_max_payload_bytes integer default null,
+  p_max_result_bytes  integer default null
+)
+  returns boolean
+  language plpgsql security definer
+  set search_path = pg_catalog, pg_temp
+as $$
+begin
+  if p_name is null or p_name !~ '^[A-Za-z0-9_.:-]{1,100}$' then
+    perform onceward.bad_argument('lane', p_name, 'must be 1 to 100 letters, digits or . _ : -');
+  end if;
+  if p_max_payload_bytes not between 1024 and 268435456 then
+    perform onceward.bad_argument('max_payload_bytes', p_max_payload_bytes::text, 'must be between 1024 and 268435456');
+  end if;
+  if p_max_result_bytes not between 1024 and 268435456 then
+    perform onceward.bad_argument('max_result_bytes', p_max_result_bytes::text, 'must be between 1024 and 268435456');
+  end if;
+  insert into onceward.lane_private as l (name, max_payload_bytes, max_result_bytes, created_at)
+  values (p_name, coalesce(p_max_payload_bytes, 262144), coalesce(p_max_result_bytes, 262144), onceward.now())
+      on conflict (name) do update
+     set max_payload_bytes = coalesce(p_max_payload_bytes, l.max_payload_bytes),
+         max_result_bytes  = coalesce(p_max_result_bytes, l.max_result_bytes)
+   where p_max_payload_bytes is not null or p_max_result_bytes is not null;
+  return found;
+end;
+$$;
+comment on function onceward.add_lane(text, integer, integer) is
+  'Creates a lane, or changes the caps of an existing one.  Returns whether anything changed.';
+
+-- What an application declares in code.  Reads first: in the normal case nothing is written or locked.
+create or replace function onceward.declare_lanes(p_names text[])
+  returns integer
+  language plpgsql security definer
+  set search_path = pg_catalog, pg_temp
+as $$
+declare
+  v_name  text;
+  v_added integer := 0;
+begin
+  for v_name in
+    select n from unnest(p_names) as n
+     where not exists (select from onceward.lane_private as l where l.name = n)
+     order by n
+  loop
+    if onceward.add_lane(v_name) then
+      v_added := v_added + 1;
+    end if;
+  end loop;
+  return v_added;
+end;
+$$;
+comment on function onceward.declare_lanes(text[]) is 'Creates those of these lanes that do not exist.  Returns how many it created.';
+
+create or replace function onceward.no_such_lane(p_name text)
+  returns void
+  language plpgsql stable
+  set search_path = pg_catalog, pg_temp
+as $$
+declare
+  v_known text := (select string_agg(name, ', ' order by name) from (select name from onceward.lane_private order by name limit 20) as l);
+begin
+  raise exception 'lane "%" does not exist', p_name
+    using errcode = 'OW002',
+          detail  = format('Known lanes: %s.', v_known),
+          hint    = format('Create it with "onceward lane add %s" or select onceward.add_lane(%L).', p_name, p_name);
+end;
+$$;
+
+create or replace function onceward.pause_lane(p_name text, p_reason text default null)
+  returns boolean
+  language plpgsql security definer
+  set search_path = pg_catalog, pg_temp
+as $$
+begin
+  update onceward.lane_private
+     set paused_at = onceward.now(), paused_by = onceward.caller(), pause_reason = left(p_reason, 1000)
+   where name = p_name and paused_at is null;
+  if found then
+    return true;
+  end if;
+  if not exists (select from onceward.lane_private where name = p_name) then
+    perform onceward.no_such_lane(p_name);
+  end if;
+  return false;
+end;
+$$;
+comment on function onceward.pause_lane(text, text) is
+  'Stops claims from a lane.  Running jobs go on.  Returns false when it was paused already.';
+
+create or replace function onceward.resume_lane(p_name text)
+  returns boolean
+  language plpgsql security definer
+  set search_path = pg_catalog, pg_temp
+as $$
+begin
+  update onceward.lane_private
+     set paused_at = null, paused_by = null, pause_reason = null
+   where name = p_name and paused_at is not null;
+  if found then
+    perform onceward.wake(array[p_name]);
+    return true;
+  end if;
+  if not exists (select from onceward.lane_private where name = p_name) then
+    perform onceward.no_such_lane(p_name);
+  end if;
+  return false;
+end;
+$$;
+comment on function onceward.resume_lane(text) is 'Lets workers claim from a paused lane again.  Returns false when it was not paused.';
+
+-- A hint for sleeping workers, at most one per lane and statement.  Polling is the guarantee.
+create or replace function onceward.wake(p_lanes text[])
+  returns void
+  language sql volatile
+  set search_path = pg_catalog, pg_temp
+as $$
+  select pg_notify('onceward', l.lane)
+    from (select distinct unnest(p_lanes) as lane) as l
+   where exists (select from onceward.worker_private as w
+                  where w.asleep_until > onceward.now() and w.retired_at is null and l.lane = any (w.lanes))
+$$;

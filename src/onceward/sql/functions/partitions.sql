@@ -1,0 +1,101 @@
+-- Archive and attempts are partitioned by day of the job's id.  Partitions are attached ahead of time; rows of a day
+-- that has none go to the default partition and stay there.
+create or replace function onceward.ensure_partitions(p_days_ahead integer default 14)
+  returns integer
+  language plpgsql security definer
+  set search_path = pg_catalog, pg_temp
+  set lock_timeout = '2s'
+  -- A day is the same for everybody: with bounds at the midnight of each caller's zone, partitions would overlap.
+  set timezone = 'UTC'
+as $$
+declare
+  v_parent text;
+  v_day    date;
+  v_name   text;
+  v_made   integer := 0;
+  v_key    text;
+  v_taken  boolean;
+begin
+  if p_days_ahead is null or p_days_ahead not between 0 and 366 then
+    perform onceward.bad_argument('days_ahead', p_days_ahead::text, 'must be between 0 and 366');
+  end if;
+  -- One at a time; whoever comes second finds nothing to do.
+  perform pg_advisory_xact_lock(hashtext('onceward.ensure_partitions'));
+  foreach v_parent in array array['archive', 'attempt'] loop
+    v_key := case v_parent when 'archive' then 'id' else 'job_id' end;
+    for v_day in select generate_series(current_date - 1, current_date + p_days_ahead, interval '1 day')::date loop
+      v_name := format('%s_%s', v_parent, to_char(v_day, 'YYYYMMDD'));
+      continue when to_regclass(format('onceward.%I', v_name)) is not null;
+      execute format('select exists (select from onceward.%I where %I >= $1 and %I < $2)', v_parent || '_default', v_key, v_key)
+         into v_taken using onceward.id_at(v_day::timestamptz), onceward.id_at((v_day + 1)::timestamptz);
+      continue when v_taken;
+      -- Attached, not created in place: attaching does not stop readers and writers of the parent.
+      execute format('create table onceward.%I (like onceward.%I including all)', v_name, v_parent || '_private');
+      execute format('alter table onceward.%I enable row level security, force row level security', v_name);
+      execute format('alter table onceward.%I attach partition onceward.%I for values from (%L) to (%L)',
+                     v_parent || '_private', v_name,
+                     onceward.id_at(v_day::timestamptz), onceward.id_at((v_day + 1)::timestamptz));
+      v_made := v_made + 1;
+    end loop;
+  end loop;
+  return v_made;
+end;
+$$;
+comment on function onceward.ensure_partitions(integer) is
+  'Attaches the daily partitions of archive and attempts for the days ahead.  Called by workers; harmless to repeat.';
+
+-- Rows that nobody needs any more: keys past their window, concurrency keys without jobs, workers long gone.
+create or replace function onceward.tidy(p_limit integer default 1000)
+  returns integer
+  language plpgsql security definer
+  set search_path = pg_catalog, pg_temp
+as $$
+declare
+  v_count integer := 0;
+  v_part  integer;
+begin
+  perform onceward.check_limit(p_limit);
+  with old as materialized (
+    select e.tenant, e.task, e.key from onceward.key_private as e
+     where e.expires_at <= onceward.now()
+     order by e.expires_at limit p_limit for update skip locked
+  )
+  delete from onceward.key_private as k
+   using old
+   where k.tenant = old.tenant and k.task = old.task and k.key = old.key;
+  get diagnostics v_part = row_count;
+  v_count := v_count + v_part;
+
+  with free as materialized (
+     select f.tenant, f.concurrency_key from onceward.concurrency_private as f
+      where not exists (select from onceward.job_private as j
+                         where j.tenant = f.tenant and j.concurrency_key = f.concurrency_key
+                           and j.state in ('ready', 'running'))
+        and not exists (select from onceward.job_private as j
+                         where j.tenant = f.tenant and j.concurrency_key = f.concurrency_key
+                           and j.state = 'blocked')
+      order by f.tenant, f.concurrency_key
+      limit p_limit
+        for update skip locked
+  )
+  delete from onceward.concurrency_private as c
+   using free
+   where c.tenant = free.tenant and c.concurrency_key = free.concurrency_key;
+  get diagnostics v_part = row_count;
+  v_count := v_count + v_part;
+
+  with gone as materialized (
+    select d.id from onceward.worker_private as d
+     where d.retired_at < onceward.now() - interval '7 days'
+       and not exists (select from onceward.job_private as j where j.state = 'running' and j.worker_id = d.id)
+     order by d.id limit p_limit for update skip locked
+  )
+  delete from onceward.worker_private as w
+   using gone
+   where w.id = gone.id;
+  get diagnostics v_part = row_count;
+  return v_count + v_part;
+end;
+$$;
+comment on function onceward.tidy(integer) is
+  'Removes keys past their window, concurrency keys without jobs, and workers that ended a week ago.  Returns how many rows.';

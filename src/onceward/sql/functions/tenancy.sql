@@ -1,0 +1,75 @@
+-- Who calls, and for which tenant.  The tenant is the setting "onceward.tenant" of the session or transaction.
+-- Unset: row-level security shows no rows.  '*': all tenants, for owners, workers, operators and auditors only.
+
+-- The calling role, also inside a security definer function.
+create or replace function onceward.caller()
+  returns name
+  language sql stable
+  set search_path = pg_catalog, pg_temp
+as $$ select coalesce(nullif(current_setting('role', true), 'none'), session_user::text)::name $$;
+comment on function onceward.caller() is 'The role that calls, also inside a security definer function.';
+
+create or replace function onceward.current_tenant()
+  returns text
+  language sql stable
+  set search_path = pg_catalog, pg_temp
+as $$ select nullif(current_setting('onceward.tenant', true), '') $$;
+comment on function onceward.current_tenant() is 'The tenant this session acts for, or null.';
+
+create or replace function onceward.sees_all_tenants()
+  returns boolean
+  language sql stable
+  set search_path = pg_catalog, pg_temp
+as $$
+  select onceward.current_tenant() = '*'
+     and (pg_has_role(onceward.caller(), 'onceward_owner', 'usage')
+          or pg_has_role(onceward.caller(), 'onceward_operator', 'usage')
+          or pg_has_role(onceward.caller(), 'onceward_worker', 'usage')
+          or pg_has_role(onceward.caller(), 'onceward_auditor', 'usage'))
+$$;
+comment on function onceward.sees_all_tenants() is 'Whether this session may see the rows of every tenant.';
+
+-- Refuse to touch another tenant's job.  Owners act for everybody; others need a matching tenant or '*'.
+create or replace function onceward.check_tenant(p_tenant text)
+  returns void
+  language plpgsql stable
+  set search_path = pg_catalog, pg_temp
+as $$
+begin
+  if onceward.current_tenant() = p_tenant
+     or onceward.sees_all_tenants()
+     or (onceward.current_tenant() is null and pg_has_role(onceward.caller(), 'onceward_owner', 'usage')) then
+    return;
+  end if;
+  raise exception 'job belongs to another tenant'
+    using errcode = 'OW011',
+          detail  = format('This session acts for tenant %s.', coalesce(quote_literal(onceward.current_tenant()), '(none)')),
+          hint    = 'Set "onceward.tenant" to the tenant of the job.';
+end;
+$$;
+
+-- The tenant of a new job: what the caller names, else the session's, else 'default'.
+create or replace function onceward.tenant_for(p_tenant text)
+  returns text
+  language plpgsql stable
+  set search_path = pg_catalog, pg_temp
+as $$
+declare
+  v_session text := onceward.current_tenant();
+begin
+  if v_session is null or v_session = '*' then
+    return coalesce(p_tenant, 'default');
+  end if;
+  if v_session !~ '^[^*[:cntrl:]]{1,200}$' then
+    perform onceward.bad_argument('tenant of the session', v_session,
+      'must be 1 to 200 characters, without * and control characters');
+  end if;
+  if p_tenant is not null and p_tenant <> v_session then
+    raise exception 'cannot enqueue for tenant "%"', p_tenant
+      using errcode = 'OW011',
+            detail  = format('This session acts for tenant "%s".', v_session),
+            hint    = 'Leave the tenant out, or change "onceward.tenant".';
+  end if;
+  return v_session;
+end;
+$$;

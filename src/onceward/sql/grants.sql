@@ -1,0 +1,61 @@
+-- Who may do what.  Applied after every upgrade; the state afterwards is the whole truth.
+
+-- Nothing for PUBLIC, nothing left over from an earlier version.
+revoke all on schema onceward from public;
+revoke all on all tables in schema onceward from public, onceward_producer, onceward_worker, onceward_operator, onceward_auditor;
+revoke all on all sequences in schema onceward from public, onceward_producer, onceward_worker, onceward_operator, onceward_auditor;
+revoke all on all functions in schema onceward from public, onceward_producer, onceward_worker, onceward_operator, onceward_auditor;
+alter default privileges for role onceward_owner revoke execute on functions from public;
+grant usage on schema onceward to onceward_producer, onceward_worker, onceward_operator, onceward_auditor;
+
+-- Views run with the rights of the reader, so readers need to read the tables; row-level security narrows that.
+grant select on onceward.jobs, onceward.attempts, onceward.lanes, onceward.workers, onceward.dead_letters,
+                onceward.tasks, onceward.payload_edits,
+                onceward.job_private, onceward.archive_private, onceward.attempt_private, onceward.lane_private,
+                onceward.worker_private, onceward.task_private, onceward.payload_edit_private,
+                onceward.migration_private, onceward.code_private
+   to onceward_producer, onceward_worker, onceward_operator, onceward_auditor;
+
+grant execute on function
+  onceward.now, onceward.id_at, onceward.current_tenant, onceward.sees_all_tenants, onceward.caller, onceward.fingerprint
+   to onceward_producer, onceward_worker, onceward_operator, onceward_auditor;
+grant execute on function onceward.enqueue, onceward.enqueue_many, onceward.declare_lanes, onceward.cancel
+   to onceward_producer, onceward_worker, onceward_operator;
+grant execute on function
+  onceward.register_worker, onceward.retire_worker, onceward.heartbeat, onceward.claim, onceward.adopt, onceward.exchange,
+  onceward.complete, onceward.fail, onceward.snooze, onceward.release, onceward.progress, onceward.promote,
+  onceward.rescue, onceward.ensure_partitions, onceward.tidy
+   to onceward_worker;
+grant execute on function
+  onceward.requeue, onceward.resolve, onceward.run_now, onceward.add_lane, onceward.pause_lane, onceward.resume_lane
+   to onceward_operator;
+
+-- Row-level security.  The owner's policy lets the engine's own functions work; everybody else sees their tenant.
+do $$
+declare
+  v_table text;
+begin
+  for v_table in
+    select c.relname from pg_catalog.pg_class as c
+     where c.relnamespace = 'onceward'::regnamespace and c.relkind in ('r', 'p')
+  loop
+    execute format('alter table onceward.%I enable row level security, force row level security', v_table);
+    execute format('drop policy if exists owner_all on onceward.%I', v_table);
+    execute format('create policy owner_all on onceward.%I to onceward_owner using (true) with check (true)', v_table);
+  end loop;
+
+  foreach v_table in array array['job_private', 'archive_private', 'attempt_private', 'payload_edit_private'] loop
+    execute format('drop policy if exists own_tenant on onceward.%I', v_table);
+    execute format('create policy own_tenant on onceward.%I for select '
+                   'to onceward_producer, onceward_worker, onceward_operator, onceward_auditor '
+                   'using (tenant = (select onceward.current_tenant()) or (select onceward.sees_all_tenants()))', v_table);
+  end loop;
+
+  -- These belong to no tenant: names of lanes and tasks, processes, what is installed.
+  foreach v_table in array array['lane_private', 'task_private', 'worker_private', 'migration_private', 'code_private'] loop
+    execute format('drop policy if exists everyone_reads on onceward.%I', v_table);
+    execute format('create policy everyone_reads on onceward.%I for select '
+                   'to onceward_producer, onceward_worker, onceward_operator, onceward_auditor using (true)', v_table);
+  end loop;
+end;
+$$;

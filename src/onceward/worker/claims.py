@@ -1,0 +1,109 @@
+"""How much to claim, from where: the worker's view of its lanes."""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+# The most jobs in one exchange.  Larger batches gain little and make a lost reply dearer.
+BATCH = 500
+# The buffer holds what is finished in this time at the present rate, so that nothing waits long behind it.
+BUFFER_SECONDS = 0.05
+BUFFER_MOST = 1000
+# A full look from the beginning of the lanes at least this often; when it is slow, a twentieth of the time at most.
+SWEEP_SECONDS = 1.0
+SWEEP_SHARE = 20.0
+
+
+class Claims:
+    """Decides how many jobs to ask for, and keeps the lower bounds of the claim scan."""
+
+    def __init__(self, lanes: Mapping[str, int | None], concurrency: int, poll: float) -> None:
+        self._lanes = list(lanes)
+        self._limits = dict(lanes)
+        self._limited = any(limit is not None for limit in lanes.values())
+        self._concurrency = concurrency
+        self._poll = poll
+        self._floors: dict[str, dict[int, int]] = {}
+        self._swept_at = 0.0
+        self._sweep_took = 0.0
+        self._rate = 0.0
+        self._measured_at = time.monotonic()
+        self._finished = 0
+        # Jobs of each lane in hand, only counted when a lane has a bound.
+        self.in_lane: dict[str, int] = dict.fromkeys(lanes, 0)
+        # The last claim came back full: there is more.
+        self.hungry = True
+        self._full_in_a_row = 0
+        self._next_poll = 0.0
+
+    @property
+    def under_load(self) -> bool:
+        return self._full_in_a_row >= 2
+
+    def room(self, in_hand: int) -> int:
+        buffer = min(BUFFER_MOST, int(self._rate * BUFFER_SECONDS))
+        return max(0, min(BATCH, self._concurrency + buffer - in_hand))
+
+    def poll_due(self, now: float) -> bool:
+        return now >= self._next_poll
+
+    @property
+    def next_poll(self) -> float:
+        return self._next_poll
+
+    def lanes(self) -> list[str]:
+        """In turn, so that no lane starves the next."""
+        if len(self._lanes) > 1:
+            self._lanes.append(self._lanes.pop(0))
+        return self._lanes
+
+    def limits(self, lanes: Sequence[str], room: int) -> list[int] | None:
+        if not self._limited:
+            return None
+        return [room if (most := self._limits[lane]) is None else max(0, most - self.in_lane[lane]) for lane in lanes]
+
+    def floors(self, now: float) -> dict[str, dict[int, int]] | None:
+        """None: look from the beginning."""
+        since = now - self._swept_at
+        due = since >= max(SWEEP_SECONDS, self._sweep_took * SWEEP_SHARE)
+        short = not self.hungry and since >= self._sweep_took * SWEEP_SHARE
+        return None if due or short or not self._floors else self._floors
+
+    def learned(self, rows: Sequence[Sequence[Any]], *, asked: int, swept: bool, took: float) -> int:
+        """Note what a claim brought.  Returns how many jobs it claimed."""
+        now = time.monotonic()
+        if swept:
+            self._swept_at, self._sweep_took = now, took
+        seen: dict[str, dict[int, int]] = {}
+        claimed = 0
+        for row in rows:
+            if row[0] == "claimed":
+                claimed += 1
+                by_priority = seen.get(row[5])
+                if by_priority is None:
+                    by_priority = seen[row[5]] = {}
+                # The rows of one claim come in order: the last one of a priority is the highest.
+                by_priority[row[6]] = row[7]
+        for lane, by_priority in seen.items():
+            known = self._floors.setdefault(lane, {})
+            for priority, seq in by_priority.items():
+                # A sweep may go back behind the bound, to stragglers; go on from there.
+                known[priority] = seq if swept else max(seq, known.get(priority, 0))
+        if asked:
+            self.hungry = claimed >= asked
+            self._full_in_a_row = self._full_in_a_row + 1 if self.hungry else 0
+            self._next_poll = now + self._poll * random.uniform(0.5, 1.0)  # noqa: S311 - spread, not secrecy
+        return claimed
+
+    def finished(self, count: int) -> None:
+        """Keep the rate at which jobs are finished here."""
+        self._finished += count
+        now = time.monotonic()
+        elapsed = now - self._measured_at
+        if elapsed >= 0.01:
+            self._rate += (self._finished / elapsed - self._rate) * min(1.0, elapsed * 10)
+            self._finished = 0
+            self._measured_at = now

@@ -1,0 +1,131 @@
+"""Heartbeats, cancellations and wake-ups: a thread with a connection of its own.
+
+A handler that hogs the event loop or computes for minutes must not make a healthy worker look dead, so nothing
+here depends on the loop.  The same connection listens for NOTIFY; that is only a hint.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import random
+import socket
+import threading
+import time
+from collections.abc import Callable, Sequence
+from datetime import timedelta
+from typing import Any
+from uuid import UUID
+
+import psycopg
+
+from onceward import calls, contrib, logs
+from onceward.errors import WorkerExpired
+
+log = logs.get("onceward.worker")
+
+
+class Heart:
+    """Beats once a second for one worker identity until stopped or until the lease is lost."""
+
+    def __init__(
+        self,
+        dsn: str,
+        worker_id: UUID,
+        *,
+        lease: timedelta,
+        on_wake: Callable[[str], None],
+        on_cancel: Callable[[Sequence[UUID]], None],
+        on_lost: Callable[[str], None],
+    ) -> None:
+        self._dsn = dsn
+        self._worker_id = worker_id
+        self._lease = lease.total_seconds()
+        self._interval = min(1.0, self._lease / 6)
+        self._on_wake = on_wake
+        self._on_cancel = on_cancel
+        self._on_lost = on_lost
+        self._stop = threading.Event()
+        self._conn: psycopg.Connection[tuple[Any, ...]] | None = None
+        self._last_ok = time.monotonic()
+        self._began = time.monotonic()
+        self._thread = threading.Thread(target=self._run, name="onceward-heart", daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def stop(self) -> None:
+        self._stop.set()
+        self.unblock()
+
+    @property
+    def silence(self) -> float:
+        """Seconds since the last heartbeat that the database confirmed."""
+        return time.monotonic() - self._last_ok
+
+    def unblock(self) -> None:
+        """End a call that hangs on a dead connection.  Safe from any thread."""
+        conn = self._conn
+        if conn is not None:
+            # On a duplicate: the descriptor itself stays libpq's to close.
+            with contextlib.suppress(OSError, psycopg.Error), socket.socket(fileno=os.dup(conn.fileno())) as sock:
+                sock.shutdown(socket.SHUT_RDWR)
+
+    def watch(self) -> None:
+        """Called by the loop once a second: a call that hangs for a third of the lease is cut off."""
+        if time.monotonic() - self._began > self._lease / 3:
+            self._began = time.monotonic()
+            self.unblock()
+
+    def _run(self) -> None:
+        pause = 0.05
+        while not self._stop.is_set():
+            try:
+                self._began = time.monotonic()
+                self._beat()
+                pause = 0.05
+            except WorkerExpired as error:
+                self._close()
+                if not self._stop.is_set():
+                    self._on_lost(error.message)
+                return
+            except Exception as error:
+                self._close()
+                if self._stop.is_set():
+                    return
+                log.warning("heartbeat_failed", worker=str(self._worker_id), error=str(error), silence=round(self.silence, 1))
+                if self.silence > self._lease / 2:
+                    # Stop before anybody may take the jobs away: the lease is half over and nobody answers.
+                    self._on_lost("no heartbeat for half the lease")
+                    return
+                self._stop.wait(pause * random.uniform(0.5, 1.0))  # noqa: S311 - spread, not secrecy
+                pause = min(pause * 2, 1.0)
+        self._close()
+
+    def _beat(self) -> None:
+        if self._conn is None:
+            self._conn = psycopg.connect(
+                self._dsn,
+                autocommit=True,
+                application_name="onceward heart",
+                connect_timeout=max(2, int(self._lease / 6)),
+            )
+            # Behind a transaction pooler this hears nothing, and polling does the work.
+            self._conn.execute("listen onceward")
+        asked = time.monotonic()
+        answer = contrib.run(self._conn, calls.heartbeat(self._worker_id))
+        # The lease runs from when it was asked for: the answer may have been under way for long.
+        self._last_ok = asked
+        if answer.cancel_job_ids:
+            self._on_cancel(answer.cancel_job_ids)
+        self._began = time.monotonic()
+        for note in self._conn.notifies(timeout=self._interval):
+            self._on_wake(note.payload)
+            if time.monotonic() - asked >= self._interval:
+                break
+
+    def _close(self) -> None:
+        conn, self._conn = self._conn, None
+        if conn is not None:
+            with contextlib.suppress(Exception):
+                conn.close()

@@ -1,0 +1,74 @@
+"""One connection of a worker: opened when needed, every call with a deadline, replaced when anything is odd."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import random
+from typing import Any, TypeVar
+
+import psycopg
+
+from onceward.calls import Call
+from onceward.errors import from_database
+
+T = TypeVar("T")
+# A call that takes longer is given up and repeated on a new connection; all worker calls are repeatable.
+DEADLINE = 15.0
+FIRST_PAUSE, LAST_PAUSE = 0.05, 2.0
+
+
+class Link:
+    """An async connection that may be broken at any time."""
+
+    def __init__(self, dsn: str, name: str) -> None:
+        self._dsn = dsn
+        self._name = name
+        self._conn: psycopg.AsyncConnection[tuple[Any, ...]] | None = None
+        self._pause = FIRST_PAUSE
+
+    @property
+    def is_open(self) -> bool:
+        return self._conn is not None and not self._conn.closed
+
+    async def run(self, call: Call[T]) -> T:
+        """Raises the Onceward error, or whatever the driver raised; then the connection is gone."""
+        try:
+            async with asyncio.timeout(DEADLINE):
+                conn = self._conn
+                if conn is None or conn.closed:
+                    conn = await self._open()
+                cursor = conn.cursor(binary=True)
+                await cursor.execute(call.sql, call.params)
+                rows = await cursor.fetchall()
+        except BaseException as error:
+            ours = from_database(error)
+            if ours is not None:
+                raise ours from error
+            await self.close()
+            raise
+        self._pause = FIRST_PAUSE
+        return call.parse(rows)
+
+    async def rest(self) -> None:
+        """Wait before the next try, longer each time, with jitter so that a fleet does not return as a herd."""
+        await asyncio.sleep(self._pause * random.uniform(0.5, 1.0))  # noqa: S311 - spread, not secrecy
+        self._pause = min(self._pause * 2, LAST_PAUSE)
+
+    async def close(self) -> None:
+        conn, self._conn = self._conn, None
+        if conn is not None:
+            with contextlib.suppress(Exception):
+                await conn.close()
+
+    async def _open(self) -> psycopg.AsyncConnection[tuple[Any, ...]]:
+        self._conn = await psycopg.AsyncConnection.connect(
+            self._dsn,
+            autocommit=True,
+            application_name=self._name,
+            connect_timeout=5,
+            keepalives_idle=5,
+            keepalives_interval=3,
+            keepalives_count=3,
+        )
+        return self._conn

@@ -1,0 +1,78 @@
+"""What keeps the lanes moving: promote due jobs, rescue those of dead workers, tidy up.  Done by every worker."""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Callable
+
+from onceward import calls, logs
+from onceward.worker.link import Link
+
+log = logs.get("onceward.worker")
+EVERY = 1.0
+THOROUGH_EVERY = 60.0
+TIDY_EVERY = 60.0
+PARTITIONS_EVERY = 6 * 3600.0
+SHORTEST = 0.01
+
+
+class Maintenance:
+    """One pass: promote, rescue; now and then the thorough look, tidying and partitions."""
+
+    def __init__(self, wake: Callable[[], None]) -> None:
+        self._wake = wake
+        self.next_at = 0.0
+        self.is_quiet = False
+        self._busy = False
+        self._next_rescue = 0.0
+        self._next_thorough = 0.0
+        self._next_tidy = time.monotonic() + TIDY_EVERY * random.random()  # noqa: S311 - spread, not secrecy
+        self._next_partitions = 0.0
+
+    def is_due(self, now: float) -> bool:
+        return not self._busy and now >= self.next_at
+
+    async def once(self, link: Link) -> None:
+        self._busy = True
+        now = time.monotonic()
+        # Also when the pass fails: the next one is a second away.
+        self.next_at = now + EVERY
+        try:
+            await self._promote(link)
+            if now >= self._next_rescue:
+                await self._rescue(link, now)
+            if now >= self._next_partitions:
+                self._next_partitions = now + PARTITIONS_EVERY
+                await link.run(calls.ensure_partitions())
+            if now >= self._next_tidy:
+                self._next_tidy = now + TIDY_EVERY
+                await link.run(calls.tidy())
+        finally:
+            self._busy = False
+
+    async def _promote(self, link: Link) -> None:
+        began = time.monotonic()
+        found = await link.run(calls.promote())
+        took = time.monotonic() - began
+        pause = EVERY * random.uniform(0.5, 1.0)  # noqa: S311 - spread, not secrecy
+        if found.next_in is not None:
+            pause = min(pause, max(SHORTEST, found.next_in.total_seconds()))
+        if found.promoted >= 1000 or found.expired >= 1000:
+            pause = 0.0
+        # When looking is slow (an old snapshot keeps dead entries alive), look less often.
+        self.next_at = time.monotonic() + max(pause, took * 10)
+        self.is_quiet = not found.promoted and not found.expired
+        if found.promoted:
+            self._wake()
+
+    async def _rescue(self, link: Link, now: float) -> None:
+        self._next_rescue = now + EVERY * random.uniform(0.5, 1.0)  # noqa: S311 - spread, not secrecy
+        thorough = now >= self._next_thorough
+        began = time.monotonic()
+        rescued = await link.run(calls.rescue(thorough=thorough))
+        if thorough:
+            self._next_thorough = now + max(THOROUGH_EVERY, 20 * (time.monotonic() - began))
+        if rescued:
+            log.warning("jobs_rescued", count=rescued)
+            self._wake()

@@ -1,0 +1,113 @@
+"""Processes for CPU-bound handlers (`executor="process"`).  A process that overruns is killed and replaced."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import importlib
+import multiprocessing
+import pickle
+import traceback
+from collections import deque
+from multiprocessing.connection import Connection
+from typing import Any
+
+from onceward.errors import OncewardError
+
+
+class RemoteError(Exception):
+    """An exception of a handler in another process that could not be sent as it was."""
+
+    def __init__(self, kind: str, message: str, trace: str) -> None:
+        super().__init__(message)
+        self.kind = kind
+        self.trace = trace
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return (RemoteError, (self.kind, str(self), self.trace))
+
+
+class Processes:
+    """A pool of handler processes, one job each at a time."""
+
+    def __init__(self, limit: int) -> None:
+        self._context = multiprocessing.get_context("spawn")
+        self._free: deque[_Child] = deque()
+        self._slots = asyncio.Semaphore(limit)
+
+    async def run(self, module: str, name: str, payload: Any) -> Any:
+        """Run task `name`, found by importing `module`.  Cancelling kills the process."""
+        async with self._slots:
+            child = self._free.popleft() if self._free else _Child(self._context)
+            try:
+                answer = await asyncio.to_thread(child.ask, (module, name, payload))
+            except asyncio.CancelledError:
+                child.kill()
+                raise
+            except (EOFError, OSError):
+                child.kill()
+                raise RemoteError("ProcessDied", "the handler's process ended without an answer", "") from None
+            self._free.append(child)
+        result, error = answer
+        if error is not None:
+            raise error
+        return result
+
+    def stop(self) -> None:
+        while self._free:
+            self._free.popleft().kill()
+
+
+class _Child:
+    def __init__(self, context: Any) -> None:
+        self._pipe, theirs = context.Pipe()
+        self._process = context.Process(target=_serve, args=(theirs,), daemon=True)
+        self._process.start()
+        theirs.close()
+
+    def ask(self, request: tuple[str, str, Any]) -> tuple[Any, BaseException | None]:
+        self._pipe.send(request)
+        answer: tuple[Any, BaseException | None] = self._pipe.recv()
+        return answer
+
+    def kill(self) -> None:
+        with contextlib.suppress(Exception):
+            self._process.kill()
+            self._process.join(5)
+            self._pipe.close()
+
+
+def _serve(pipe: Connection) -> None:
+    while True:
+        try:
+            module, name, payload = pipe.recv()
+        except (EOFError, OSError):
+            return
+        try:
+            task = _find_task(module, name)
+            answer: tuple[Any, BaseException | None] = (task.handler(**task.arguments(payload)), None)
+        except BaseException as error:
+            answer = (None, _sendable(error))
+        try:
+            pipe.send(answer)
+        except (pickle.PicklingError, TypeError, AttributeError) as error:
+            pipe.send((None, RemoteError(type(error).__name__, f"result cannot be sent: {error}", "")))
+
+
+def _find_task(module: str, name: str) -> Any:
+    from onceward.registry import Task
+
+    for value in vars(importlib.import_module(module)).values():
+        if isinstance(value, Task) and value.name == name:
+            return value
+    raise OncewardError(
+        f'task "{name}" is not at the top level of module {module}',
+        hint='A handler with executor="process" is found there by the other process.',
+    )
+
+
+def _sendable(error: BaseException) -> BaseException:
+    trace = "".join(traceback.format_exception(error))
+    if isinstance(error, OncewardError):
+        return error
+    return RemoteError(type(error).__name__, str(error), trace)

@@ -1,0 +1,288 @@
+"""Running handlers: async ones in slots, sync ones in threads, CPU-bound ones in processes."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+import traceback
+from collections import deque
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+from pydantic import BaseModel
+
+from onceward import calls, jsonsafe, logs
+from onceward.errors import InvalidPayload, PermanentFailure
+from onceward.outcomes import Cancel, Snooze
+from onceward.registry import Task, nearest_hint
+from onceward.worker.job import Job
+from onceward.worker.processes import Processes, RemoteError
+from onceward.worker.threads import Threads
+
+if TYPE_CHECKING:
+    from onceward.worker.worker import Worker
+
+log = logs.get("onceward.worker")
+# A job whose task this worker does not know waits for one that does: a newer version, most likely.
+UNKNOWN_TASK_PAUSE = timedelta(seconds=30)
+
+
+class Runner:
+    """Executes jobs and tells the worker how they ended."""
+
+    def __init__(self, worker: Worker, concurrency: int) -> None:
+        self._worker = worker
+        self._tasks = worker.app.tasks
+        self._queue: deque[Job] = deque()
+        self._idle: list[asyncio.Future[None]] = []
+        self._slots: list[asyncio.Task[None]] = []
+        self._concurrency = concurrency
+        self._threads = Threads(concurrency, self._run_sync, self._thread_done)
+        self._processes: Processes | None = None
+        self._timed: set[Job] = set()
+        # Buffered or running.
+        self.active = 0
+
+    def start(self, job: Job) -> None:
+        self.active += 1
+        task = self._tasks.get(job.task)
+        if task is None:
+            self._unknown_task(job)
+        elif task.is_async or task.executor == "process":
+            self._queue.append(job)
+            if self._idle:
+                self._idle.pop().set_result(None)
+            elif len(self._slots) < self._concurrency:
+                self._slots.append(self._worker.loop.create_task(self._slot()))
+        else:
+            self._threads.put(job)
+
+    # ------------------------------------------------------------ async handlers
+
+    async def _slot(self) -> None:
+        me = asyncio.current_task()
+        queue = self._queue
+        while True:
+            if not queue:
+                free = self._worker.loop.create_future()
+                self._idle.append(free)
+                await free
+            elif self._idle:
+                # Pass the rest on, once: a slot whose jobs do not wait empties the queue alone.
+                self._idle.pop().set_result(None)
+            while queue:
+                job = queue.popleft()
+                task = self._tasks[job.task]
+                job.slot = me
+                try:
+                    arguments = task.arguments(job.payload)
+                    if task.context_parameter is not None:
+                        arguments[task.context_parameter] = job
+                    if job.timeout is not None:
+                        async with asyncio.timeout(job.timeout.total_seconds()):
+                            result = await self._call(task, job, arguments)
+                    elif task.is_async:
+                        result = await task.handler(**arguments)
+                    else:
+                        result = await self._call(task, job, arguments)
+                except asyncio.CancelledError as error:
+                    job.slot = None
+                    if not job.cancelled:
+                        if me is not None and me.cancelling():
+                            raise
+                        # The handler cancelled itself: a failure like any other.
+                        self._ended(job, None, error)
+                        continue
+                    if me is not None:
+                        me.uncancel()
+                    self._ended(job, None, error)
+                except BaseException as error:
+                    job.slot = None
+                    self._ended(job, None, error)
+                else:
+                    job.slot = None
+                    self._ended(job, result, None)
+
+    async def _call(self, task: Task[Any, Any], job: Job, arguments: dict[str, Any]) -> Any:
+        if task.is_async:
+            return await task.handler(**arguments)
+        if self._processes is None:
+            self._processes = Processes(min(self._concurrency, os.cpu_count() or 1))
+        return await self._processes.run(task.handler.__module__, task.name, job.payload)
+
+    # ------------------------------------------------------------ sync handlers
+
+    def _run_sync(self, job: Job) -> object:
+        task = self._tasks[job.task]
+        arguments = task.arguments(job.payload)
+        if task.context_parameter is not None:
+            arguments[task.context_parameter] = job
+        if job.timeout is not None:
+            job.deadline = time.monotonic() + job.timeout.total_seconds()
+            self._timed.add(job)
+        return task.handler(**arguments)
+
+    def _thread_done(self) -> None:
+        try:
+            self._worker.loop.call_soon_threadsafe(self.collect)
+        except RuntimeError:
+            return  # The loop has ended; the lease decides.
+
+    def collect(self) -> None:
+        """Take in what the threads have finished."""
+        done = self._threads.done
+        while done:
+            job, result, error = done.popleft()
+            if job in self._timed:
+                self._timed.discard(job)
+            self._ended(job, result, error)
+
+    def check_deadlines(self, now: float) -> None:
+        """A thread cannot be stopped, but its job can be failed; whatever it returns later is refused."""
+        for job in list(self._timed):
+            if job.deadline is not None and now > job.deadline:
+                self._timed.discard(job)
+                job.deadline = None
+                job.cancel()
+                self.fail(job, TimeoutError(f"the handler ran longer than {job.timeout}"), category="timeout")
+
+    # ------------------------------------------------------------ ends
+
+    def _ended(self, job: Job, result: object, error: BaseException | None) -> None:
+        self.active -= 1
+        if error is not None:
+            self._ended_badly(job, error)
+            return
+        if result is None:
+            self._worker.finish(job, None)
+        elif isinstance(result, Snooze):
+            self._worker.settle(job, calls.snooze(job.id, job.epoch, result.delay, result.reason))
+        elif isinstance(result, Cancel):
+            self._worker.settle(job, calls.cancel(job.id, result.reason, epoch=job.epoch))
+        else:
+            try:
+                value = result.model_dump(mode="json") if isinstance(result, BaseModel) else result
+                text = jsonsafe.dumps(value, what="result")
+            except Exception as trouble:
+                # The work is done and must not be repeated, but its result cannot be kept: a person decides.
+                self.fail(job, trouble, category="result", permanent=True)
+            else:
+                self._worker.finish(job, text)
+
+    def _ended_badly(self, job: Job, error: BaseException) -> None:
+        if job.cancelled and isinstance(error, asyncio.CancelledError):
+            self._worker.settle(job, calls.cancel(job.id, None, epoch=job.epoch))
+        elif isinstance(error, PermanentFailure):
+            self.fail(job, error, category="permanent", permanent=True)
+        elif isinstance(error, InvalidPayload):
+            self.fail(job, error, category="payload", permanent=True)
+        elif isinstance(error, TimeoutError) and job.timeout is not None:
+            self.fail(job, TimeoutError(f"the handler ran longer than {job.timeout}"), category="timeout")
+        elif job.cancelled:
+            self._worker.settle(job, calls.cancel(job.id, None, epoch=job.epoch))
+        else:
+            self.fail(job, error, category="error")
+
+    def fail(self, job: Job, error: BaseException, *, category: str, permanent: bool = False) -> None:
+        kind = error.kind if isinstance(error, RemoteError) else type(error).__name__
+        trace = error.trace if isinstance(error, RemoteError) else "".join(traceback.format_exception(error))
+        log.warning(
+            "job_failed",
+            job_id=str(job.id),
+            task=job.task,
+            attempt=job.attempt,
+            worker=str(self._worker.id),
+            error_type=kind,
+            category=category,
+        )
+        self._worker.settle(
+            job,
+            calls.fail(
+                job.id,
+                job.epoch,
+                error_type=kind,
+                message=_message(error),
+                category=category,
+                traceback=trace,
+                permanent=permanent,
+                retry_after=None,
+            ),
+        )
+
+    def _unknown_task(self, job: Job) -> None:
+        self.active -= 1
+        hint = nearest_hint(job.task, self._tasks)
+        log.warning("task_unknown", job_id=str(job.id), task=job.task, worker=str(self._worker.id), hint=hint)
+        self._worker.settle(
+            job, calls.snooze(job.id, job.epoch, UNKNOWN_TASK_PAUSE, f'this worker has no task "{job.task}"')
+        )
+        self._worker.executed -= 1
+
+    # ------------------------------------------------------------ interruptions
+
+    def cancel(self, job: Job) -> None:
+        job.cancel()
+        if job.slot is not None:
+            job.slot.cancel()
+        elif job in self._queue or job in self._threads.waiting:
+            for waiting in (self._queue, self._threads.waiting):
+                if job in waiting:
+                    waiting.remove(job)
+            self.active -= 1
+            self._worker.settle(job, calls.cancel(job.id, None, epoch=job.epoch))
+
+    def take_back(self, claimed_before: float | None = None) -> list[Job]:
+        """Jobs that have not begun (all, or those that have waited too long)."""
+        waiting = [*self._queue, *self._threads.waiting]
+        if not waiting or (claimed_before is not None and min(job.claimed_at for job in waiting) >= claimed_before):
+            return []
+        taken = [*self._queue, *self._threads.take_back()]
+        self._queue.clear()
+        self.active -= len(taken)
+        return taken
+
+    def interrupt_all(self, why: str) -> None:
+        """Stop handlers that can be stopped; their jobs go back when the worker retires."""
+        running = [slot for slot in self._slots if not slot.done()]
+        for job in self._threads.running:
+            job.cancel()
+        # Threads cannot be stopped: the worker does not wait for them any longer.
+        self.active = 0
+        self._queue.clear()
+        log.info("handlers_interrupted", worker=str(self._worker.id), why=why)
+        for slot in running:
+            slot.cancel()
+        self._slots.clear()
+        self._idle.clear()
+        self._worker.wake()
+
+    def abandon(self) -> None:
+        """The lease is gone.  Stop what can be stopped; ends of the rest are not reported."""
+        for slot in self._slots:
+            slot.cancel()
+        self._slots.clear()
+        self._idle.clear()
+        for job in [*self._threads.running, *self._threads.take_back()]:
+            job.cancel()
+        # New threads for new jobs: the old ones may be busy for long.
+        self._threads.stop()
+        self._threads = Threads(self._concurrency, self._run_sync, self._thread_done)
+        self._timed.clear()
+        self._queue.clear()
+        self.active = 0
+
+    async def stop(self) -> None:
+        for slot in self._slots:
+            slot.cancel()
+        await asyncio.gather(*self._slots, return_exceptions=True)
+        self._threads.stop()
+        if self._processes is not None:
+            self._processes.stop()
+
+
+def _message(error: BaseException) -> str:
+    try:
+        return getattr(error, "message", None) or str(error) or type(error).__name__
+    except Exception:
+        return f"<{type(error).__name__} whose text cannot be read>"

@@ -1,0 +1,184 @@
+"""`onceward worker`: one process that works, or a parent that keeps several of them alive."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import importlib
+import multiprocessing
+import multiprocessing.connection
+import os
+import signal
+import sys
+import time
+from dataclasses import replace
+from types import FrameType
+from typing import Any
+
+from onceward import logs
+from onceward.app import Onceward
+from onceward.errors import InvalidArgument, OncewardError
+from onceward.registry import nearest_hint
+from onceward.worker.health import Health
+from onceward.worker.settings import WorkerSettings
+from onceward.worker.worker import Worker
+
+log = logs.get("onceward.worker")
+# A child that dies is replaced; one that dies again and again, ever more slowly.
+RESTART_FIRST, RESTART_LAST = 0.2, 10.0
+
+
+def load_app(target: str) -> Onceward:
+    """The app named by `package.module:attribute`."""
+    module_name, _, attribute = target.partition(":")
+    if not module_name or not attribute:
+        raise InvalidArgument(f"app must be given as package.module:app, got {target!r}")
+    # As `python -m` does: programs in the current folder are found.
+    if os.getcwd() not in sys.path:
+        sys.path.insert(0, os.getcwd())
+    try:
+        module = importlib.import_module(module_name)
+    except ModuleNotFoundError as error:
+        if error.name and (module_name == error.name or module_name.startswith(error.name + ".")):
+            raise InvalidArgument(
+                f"module {module_name} does not exist", hint="Run from the folder that contains it, or install it."
+            ) from None
+        raise
+    found = getattr(module, attribute, None)
+    if not isinstance(found, Onceward):
+        apps = [name for name, value in vars(module).items() if isinstance(value, Onceward)]
+        raise InvalidArgument(
+            f"{target} is not an Onceward app" if found is not None else f"module {module_name} has no {attribute!r}",
+            hint=nearest_hint(attribute, apps) or (f"It has: {', '.join(apps)}." if apps else "Create one with Onceward()."),
+        )
+    return found
+
+
+def run_worker(target: str, settings: WorkerSettings) -> int:
+    """Run until a signal says stop.  Returns the exit code."""
+    logs.configure(settings.log_format)
+    if settings.processes < 1:
+        raise InvalidArgument(f"processes must be at least 1, got {settings.processes}")
+    if settings.processes == 1:
+        return _work(target, settings)
+    load_app(target)  # Say at once what is wrong, not from every child.
+    return _Parent(target, settings).run()
+
+
+def _work(target: str, settings: WorkerSettings) -> int:
+    app = load_app(target)
+    worker = Worker(
+        app,
+        dsn=settings.dsn,
+        lanes=settings.lanes,
+        concurrency=settings.concurrency,
+        lease=settings.lease,
+        grace=settings.grace,
+        poll=settings.poll,
+        name=settings.name,
+    )
+
+    async def main() -> None:
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, _stop, worker, number)
+        health = Health(settings.health_port, lambda: worker.healthy) if settings.health_port is not None else None
+        try:
+            if health is not None:
+                port = await health.start()
+                log.info("health_port_open", port=port)
+            await worker.run()
+        finally:
+            if health is not None:
+                await health.stop()
+
+    _run(main())
+    # Threads of interrupted handlers may still run; their jobs are handed back already.
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(0)
+
+
+def _stop(worker: Worker, number: int) -> None:
+    log.info("signal_received", signal=signal.Signals(number).name)
+    worker.stop()
+
+
+def _run(main: Any) -> None:
+    try:
+        import uvloop
+    except ImportError:
+        asyncio.run(main)
+    else:
+        uvloop.run(main)
+
+
+def _child(target: str, settings: WorkerSettings) -> None:
+    logs.configure(settings.log_format)
+    # The terminal's Ctrl-C reaches the whole group; the parent passes it on in its own way.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        _work(target, settings)
+    except OncewardError as error:
+        log.error("worker_failed", error=error.message, hint=error.hint)
+        os._exit(1)
+
+
+class _Parent:
+    """Starts the workers, replaces those that die, passes signals on."""
+
+    def __init__(self, target: str, settings: WorkerSettings) -> None:
+        self._target = target
+        self._settings = settings
+        self._context = multiprocessing.get_context("spawn")
+        self._children: dict[int, Any] = {}
+        self._began: dict[int, float] = {}
+        self._pause = RESTART_FIRST
+        self._stopping = 0
+
+    def run(self) -> int:
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, self._signal)
+        for index in range(self._settings.processes):
+            self._start(index)
+        while self._children:
+            multiprocessing.connection.wait([child.sentinel for child in self._children.values()], timeout=1.0)
+            for index, child in list(self._children.items()):
+                if child.is_alive():
+                    continue
+                del self._children[index]
+                if not self._stopping:
+                    self._replace(index, child.exitcode)
+        return 0
+
+    def _start(self, index: int) -> None:
+        settings = self._settings
+        port = settings.health_port + index if settings.health_port is not None else None
+        name = f"{settings.name}-{index + 1}" if settings.name else None
+        child = self._context.Process(
+            target=_child, args=(self._target, replace(settings, processes=1, health_port=port, name=name))
+        )
+        child.start()
+        self._children[index] = child
+        self._began[index] = time.monotonic()
+        if self._stopping:
+            self._pass_on(signal.SIGTERM)
+
+    def _replace(self, index: int, code: int | None) -> None:
+        lived = time.monotonic() - self._began[index]
+        self._pause = RESTART_FIRST if lived > RESTART_LAST else min(self._pause * 2, RESTART_LAST)
+        log.error("process_died", index=index, exit_code=code, restart_in=round(self._pause, 1))
+        deadline = time.monotonic() + self._pause
+        while not self._stopping and (left := deadline - time.monotonic()) > 0:
+            time.sleep(min(left, 0.1))
+        if not self._stopping:
+            self._start(index)
+
+    def _signal(self, number: int, _frame: FrameType | None) -> None:
+        self._stopping += 1
+        self._pass_on(signal.SIGTERM)
+
+    def _pass_on(self, number: signal.Signals) -> None:
+        for child in self._children.values():
+            with contextlib.suppress(ProcessLookupError, TypeError):
+                os.kill(child.pid, number)

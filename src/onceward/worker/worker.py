@@ -1,0 +1,494 @@
+"""The worker: claims, runs, finishes.
+
+One coordinator decides what the two database links do next: exchange (finish a batch and claim the next), operations
+(failures, snoozes, progress), maintenance (promote, rescue).  Handlers run in long-lived slots or threads that pull
+from a deque.  A thread of its own keeps the lease.  Nothing is acknowledged before its commit.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+import time
+from collections import deque
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+from uuid import UUID
+
+from onceward import calls, logs
+from onceward.calls import Call
+from onceward.dsn import resolve_dsn
+from onceward.errors import InvalidArgument, LeaseLost, ResultTooLarge, UnknownLane, is_connection_trouble
+from onceward.registry import nearest_hint
+from onceward.worker.claims import Claims
+from onceward.worker.heart import Heart
+from onceward.worker.job import Job
+from onceward.worker.link import Link
+from onceward.worker.maintenance import Maintenance
+from onceward.worker.running import Runner
+from onceward.worker.settings import GRACE, LEASE, POLL
+from onceward.worker.signals import Signal
+
+if TYPE_CHECKING:
+    from onceward.app import Onceward
+
+log = logs.get("onceward.worker")
+# Finishes gather this long before a second exchange is begun beside one under way.
+MANY = 100
+# A buffered job that could not start by then goes back, for others to run.
+STALE_AFTER = 2.0
+# After a lost reply, look for jobs that were claimed without our knowing: at once, and later, because the
+# old connection may commit after all.
+ADOPT_AFTER = (0.0, 10.0, 30.0, 60.0)
+
+Action = Callable[[Link], Coroutine[Any, Any, None]]
+
+
+class Worker:
+    """One process's worker.  `await run()` until `stop()`; `await drain()` to empty the lanes once."""
+
+    def __init__(
+        self,
+        app: Onceward,
+        *,
+        dsn: str | None = None,
+        lanes: Mapping[str, int | None] | Sequence[str] | None = None,
+        concurrency: int = 50,
+        lease: timedelta = LEASE,
+        grace: timedelta = GRACE,
+        poll: timedelta = POLL,
+        name: str | None = None,
+    ) -> None:
+        if concurrency < 1:
+            raise InvalidArgument(f"concurrency must be at least 1, got {concurrency}")
+        self.app = app
+        self.name = name or f"{socket.gethostname()}:{os.getpid()}"
+        self.id: UUID | None = None
+        self.executed = 0
+        self.passes: Signal[int] = Signal()
+        self._dsn = resolve_dsn(dsn or app.dsn)
+        self._lanes = dict(lanes) if isinstance(lanes, Mapping) else dict.fromkeys(lanes or app.lanes)
+        self._concurrency = concurrency
+        self._lease = lease
+        self._grace = grace
+        self._claims = Claims(self._lanes, concurrency, poll.total_seconds())
+        self._maintenance = Maintenance(self.wake)
+        self._links = [Link(self._dsn, f"onceward worker {i}") for i in (2, 1)]
+        self._free = list(self._links)
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._exchanges = 0
+        self._claiming = 0
+        self._held: dict[UUID, Job] = {}
+        self._done: list[tuple[UUID, int, str | None]] = []
+        self._operations: deque[tuple[Call[Any], asyncio.Future[Any]]] = deque()
+        self._adopt_at: list[float] = []
+        self._heart: Heart | None = None
+        self._lost: str | None = None
+        self._draining = False
+        self._until_idle = False
+        # While draining the lanes once: nothing was found to promote, then nothing to claim.
+        self._looked = False
+        self._found_nothing = False
+        self._wanted = True
+        self._watched_at = 0.0
+
+    # ------------------------------------------------------------ life
+
+    async def run(self) -> None:
+        """Work until `stop()`; then hand back what is unfinished."""
+        self.loop = asyncio.get_running_loop()
+        self._wake = asyncio.Event()
+        self._runner = Runner(self, self._concurrency)
+        try:
+            await self._register()
+            await self._coordinate()
+        finally:
+            await self._leave()
+
+    async def drain(self) -> int:
+        """Run everything that is ready or due, until nothing is left.  Returns how many jobs were run."""
+        self._until_idle = True
+        await self.run()
+        return self.executed
+
+    def stop(self) -> None:
+        """Finish what runs, hand the rest back, end.  Called again: at once."""
+        if self._draining:
+            self._runner.interrupt_all("worker stops")
+            self._grace = timedelta(0)
+        self._draining = True
+        if self.id is not None:
+            self._hand_back(self._runner.take_back(), why="worker stops")
+            self.loop.call_later(self._grace.total_seconds(), self._runner.interrupt_all, "grace is over")
+        self.wake()
+
+    @property
+    def healthy(self) -> bool:
+        """Whether the lease is held and being renewed."""
+        return self._heart is not None and self._lost is None and self._heart.silence < self._lease.total_seconds() / 2
+
+    def wake(self, *_: object) -> None:
+        self._wanted = True
+        self._wake.set()
+
+    async def _register(self) -> None:
+        await self._first(calls.declare_lanes([lane for lane in self._lanes if lane in self.app.lanes]))
+        call = calls.register_worker(
+            name=self.name,
+            lanes=list(self._lanes),
+            tasks=sorted(self.app.tasks),
+            lease=self._lease,
+            host=socket.gethostname(),
+            pid=os.getpid(),
+            version=self.app.version,
+            concurrency=self._concurrency,
+        )
+        try:
+            self.id = await self._first(call)
+        except UnknownLane as error:
+            known = [lane.name for lane in await self._first(calls.lanes())]
+            wrong = next(lane for lane in self._lanes if lane not in known)
+            raise UnknownLane(error.message, detail=error.detail, hint=nearest_hint(wrong, known) or error.hint) from None
+        self._lost = None
+        later = self.loop.call_soon_threadsafe
+        self._heart = Heart(
+            self._dsn,
+            self.id,
+            lease=self._lease,
+            on_wake=lambda lane: _quietly(later, self.wake, lane),
+            on_cancel=lambda ids: _quietly(later, self._cancel_jobs, ids),
+            on_lost=lambda why: _quietly(later, self._lose, why),
+        )
+        self._heart.start()
+        log.info("worker_started", worker=str(self.id), name=self.name, lanes=list(self._lanes), tasks=len(self.app.tasks))
+
+    async def _first(self, call: Call[Any]) -> Any:
+        """Run a call before the coordinator runs, through any trouble."""
+        link = self._links[-1]
+        while True:
+            try:
+                return await link.run(call)
+            except Exception as error:
+                if not is_connection_trouble(error):
+                    raise
+                log.warning("database_unreachable", error=str(error).strip())
+                await link.rest()
+
+    async def _leave(self) -> None:
+        if self._heart is not None:
+            self._heart.stop()
+        await self._runner.stop()
+        for task in list(self._tasks):
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        if self.id is not None and self._lost is None:
+            try:
+                returned = await asyncio.wait_for(self._links[-1].run(calls.retire_worker(self.id)), 5)
+                log.info("worker_stopped", worker=str(self.id), executed=self.executed, handed_back=returned)
+            except Exception as error:
+                # The lease runs out by itself and others rescue the rest.
+                log.warning("could_not_retire", worker=str(self.id), error=str(error))
+        for link in self._links:
+            await link.close()
+
+    # ------------------------------------------------------------ the coordinator
+
+    async def _coordinate(self) -> None:
+        while True:
+            self._wake.clear()
+            self._runner.collect()
+            now = time.monotonic()
+            if self._lost is not None:
+                await self._start_anew()
+                continue
+            self._look_after(now)
+            action = self._next_action(now) if self._free else None
+            if action is not None:
+                self._begin(action)
+                continue
+            if self._is_over():
+                return
+            timer = self.loop.call_later(self._pause(now), self._wake.set)
+            await self._wake.wait()
+            timer.cancel()
+
+    def _next_action(self, now: float) -> Action | None:
+        if self._adopt_at and now >= self._adopt_at[0]:
+            # Alone: a claim whose reply is still under way would be taken for an unknown one.
+            return self._adopt if not self._tasks else None
+        if self._operations:
+            return self._run_operations
+        if self._exchange_is_wanted(now):
+            return self._exchange
+        if not self._draining and self._maintenance.is_due(now):
+            return self._maintain
+        if self._until_idle and not self._draining and not self._tasks and not self._runner.active and not self._found_nothing:
+            return self._exchange if self._looked else self._maintain
+        return None
+
+    def _exchange_is_wanted(self, now: float) -> bool:
+        room = self._room()
+        if self._exchanges == 0:
+            return bool(self._done) or (room > 0 and (self._claims.hungry or self._wanted or self._claims.poll_due(now)))
+        return len(self._done) >= MANY or (room >= MANY and self._claims.hungry)
+
+    def _room(self) -> int:
+        return 0 if self._draining else self._claims.room(self._runner.active + self._claiming)
+
+    def _begin(self, action: Action) -> None:
+        link = self._free.pop()
+        task = self.loop.create_task(self._guarded(action, link))
+        self._tasks.add(task)
+
+        def ended(task: asyncio.Task[None]) -> None:
+            self._tasks.discard(task)
+            self._free.append(link)
+            # The first link is used first, so that a quiet worker needs only one.
+            self._free.sort(key=self._links.index)
+            self._wake.set()
+
+        task.add_done_callback(ended)
+
+    async def _guarded(self, action: Action, link: Link) -> None:
+        try:
+            await action(link)
+        except asyncio.CancelledError:
+            raise
+        except Exception as error:
+            if not is_connection_trouble(error):
+                log.exception("worker_error", worker=str(self.id))
+            else:
+                log.warning("connection_lost", worker=str(self.id), error=str(error).strip() or type(error).__name__)
+            await link.rest()
+
+    def _pause(self, now: float) -> float:
+        moments = [self._claims.next_poll, self._maintenance.next_at, now + 1.0, *self._adopt_at[:1]]
+        return max(0.001, min(moments) - now)
+
+    def _is_over(self) -> bool:
+        if self._runner.active or self._done or self._operations or self._tasks:
+            return False
+        if self._draining:
+            return True
+        return self._until_idle and self._found_nothing
+
+    def _look_after(self, now: float) -> None:
+        if now - self._watched_at < 0.25:
+            return
+        self._watched_at = now
+        if self._heart is not None:
+            self._heart.watch()
+        self._runner.check_deadlines(now)
+        stale = self._runner.take_back(claimed_before=now - STALE_AFTER)
+        if stale:
+            self._hand_back(stale, why="could not start soon")
+
+    # ------------------------------------------------------------ what a link does
+
+    async def _exchange(self, link: Link) -> None:
+        assert self.id is not None
+        room = self._room()
+        done, self._done = self._done, []
+        now = time.monotonic()
+        floors = None if self._looked else self._claims.floors(now)
+        lanes = self._claims.lanes()
+        self._exchanges += 1
+        self._claiming += room
+        self._wanted = False
+        call = calls.exchange(
+            self.id,
+            done=done,
+            lanes=lanes,
+            limits=self._claims.limits(lanes, room),
+            room=room,
+            floors=floors,
+            sleep=not self._claims.under_load,
+        )
+        try:
+            rows = await link.run(call)
+        except ResultTooLarge:
+            # One of the batch: finish them one by one, so that only that one fails.
+            for job_id, epoch, result in done:
+                self._complete_alone(job_id, epoch, result)
+            return
+        except BaseException as error:
+            self._done = done + self._done
+            self._expect_strangers()
+            if not is_connection_trouble(error) and not isinstance(error, asyncio.CancelledError):
+                self._finish_apart(error)
+            raise
+        finally:
+            self._exchanges -= 1
+            self._claiming -= room
+        took = time.monotonic() - now
+        for job_id, _, _ in done:
+            job = self._held.pop(job_id, None)
+            if job is not None and self._claims.in_lane:
+                self._count(job, -1)
+        self._claims.finished(len(done))
+        claimed = self._claims.learned(rows, asked=room, swept=floors is None, took=took)
+        if self._until_idle:
+            self._found_nothing = self._looked and not claimed and not done and floors is None
+            self._looked = self._looked and not claimed and not done
+        if rows:
+            self._take(rows)
+        self.passes.send(claimed)
+
+    def _take(self, rows: Sequence[Sequence[Any]]) -> None:
+        now = time.monotonic()
+        for row in rows:
+            if row[0] == "claimed":
+                if row[1] in self._held:
+                    continue
+                job = Job(row, self, now)
+                self._held[job.id] = job
+                self._count(job, 1)
+                self._runner.start(job)
+            elif row[0] == "lost":
+                log.warning("lease_lost", job_id=str(row[1]), epoch=row[2], worker=str(self.id))
+            elif self._lost is None:
+                self._lose("the database says that the lease is over")
+
+    def _count(self, job: Job, by: int) -> None:
+        if job.lane in self._claims.in_lane:
+            self._claims.in_lane[job.lane] += by
+
+    async def _run_operations(self, link: Link) -> None:
+        while self._operations:
+            call, answer = self._operations.popleft()
+            try:
+                result = await link.run(call)
+            except BaseException as error:
+                if is_connection_trouble(error) or isinstance(error, asyncio.CancelledError):
+                    self._operations.appendleft((call, answer))
+                    raise
+                if not answer.done():
+                    answer.set_exception(error)
+            else:
+                if not answer.done():
+                    answer.set_result(result)
+
+    async def _adopt(self, link: Link) -> None:
+        assert self.id is not None
+        rows = await link.run(calls.adopt(self.id, list(self._held)))
+        self._adopt_at.pop(0)
+        if rows:
+            log.info("jobs_adopted", worker=str(self.id), count=len(rows))
+            self._take(rows)
+
+    async def _maintain(self, link: Link) -> None:
+        await self._maintenance.once(link)
+        self._looked = self._maintenance.is_quiet
+
+    # ------------------------------------------------------------ what happens to jobs
+
+    def finish(self, job: Job, result: str | None) -> None:
+        """The handler is done: acknowledge with the next exchange."""
+        self.executed += 1
+        if self._held.get(job.id) is job:
+            self._done.append((job.id, job.epoch, result))
+            self._wake.set()
+
+    def settle(self, job: Job, call: Call[Any]) -> None:
+        """The attempt ended otherwise: failed, snoozed or cancelled."""
+        self.executed += 1
+        if self._held.get(job.id) is not job:
+            return
+        self.submit(call).add_done_callback(lambda answer: self._settled(job, answer))
+
+    def submit(self, call: Call[Any]) -> asyncio.Future[Any]:
+        answer: asyncio.Future[Any] = self.loop.create_future()
+        self._operations.append((call, answer))
+        self._wake.set()
+        return answer
+
+    def _settled(self, job: Job, answer: asyncio.Future[Any]) -> None:
+        if self._held.pop(job.id, None) is not None:
+            self._count(job, -1)
+        if answer.cancelled():
+            return
+        error = answer.exception()
+        if isinstance(error, LeaseLost):
+            log.warning("lease_lost", job_id=str(job.id), epoch=job.epoch, worker=str(self.id))
+        elif error is not None:
+            log.error("could_not_settle", job_id=str(job.id), task=job.task, error=str(error), worker=str(self.id))
+
+    def _complete_alone(self, job_id: UUID, epoch: int, result: str | None) -> None:
+        job = self._held.get(job_id)
+        if job is None:
+            return
+
+        def answered(answer: asyncio.Future[Any]) -> None:
+            error = None if answer.cancelled() else answer.exception()
+            if error is None or isinstance(error, LeaseLost):
+                self._settled(job, answer)
+            else:
+                self._runner.fail(job, error, category="result", permanent=True)
+                self.executed -= 1
+
+        self.submit(calls.complete(job_id, epoch, result)).add_done_callback(answered)
+
+    def _finish_apart(self, error: BaseException) -> None:
+        """The batch was refused for a reason that will not pass: find the culprit one by one."""
+        log.error("exchange_refused", worker=str(self.id), error=str(error))
+        done, self._done = self._done, []
+        for job_id, epoch, result in done:
+            self._complete_alone(job_id, epoch, result)
+
+    def _hand_back(self, jobs: list[Job], *, why: str) -> None:
+        assert self.id is not None
+        if not jobs:
+            return
+        for job in jobs:
+            if self._held.pop(job.id, None) is not None:
+                self._count(job, -1)
+        log.info("jobs_handed_back", worker=str(self.id), count=len(jobs), why=why)
+        self.submit(calls.release(self.id, [job.id for job in jobs])).add_done_callback(_ignore)
+
+    def _cancel_jobs(self, job_ids: Sequence[UUID]) -> None:
+        for job_id in job_ids:
+            job = self._held.get(job_id)
+            if job is not None and not job.cancelled:
+                log.info("job_cancel_requested", job_id=str(job_id), task=job.task, attempt=job.attempt, worker=str(self.id))
+                self._runner.cancel(job)
+
+    def _expect_strangers(self) -> None:
+        now = time.monotonic()
+        self._adopt_at = [now + after for after in ADOPT_AFTER]
+
+    def _lose(self, why: str) -> None:
+        if self._lost is None and not self._draining:
+            self._lost = why
+            self._wake.set()
+
+    async def _start_anew(self) -> None:
+        """The lease is gone: whatever runs belongs to others.  Stop it, and come back under a new identity."""
+        log.error("worker_lease_lost", worker=str(self.id), why=self._lost, abandoned=len(self._held))
+        if self._heart is not None:
+            self._heart.stop()
+        for task in list(self._tasks):
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        self._runner.abandon()
+        self._held.clear()
+        self._done.clear()
+        while self._operations:
+            self._operations.popleft()[1].cancel()
+        self._adopt_at.clear()
+        self._claims.in_lane = dict.fromkeys(self._lanes, 0)
+        await self._register()
+
+
+def _quietly(later: Callable[..., object], function: Callable[..., object], argument: object) -> None:
+    try:
+        later(function, argument)
+    except RuntimeError:
+        # The loop has ended; nobody needs to know any more.
+        return
+
+
+def _ignore(answer: asyncio.Future[Any]) -> None:
+    if not answer.cancelled() and (error := answer.exception()) is not None:
+        log.warning("could_not_hand_back", error=str(error))

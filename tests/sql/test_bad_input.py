@@ -1,0 +1,253 @@
+"""Bad input: an error of our own that names the argument and the value, and nothing written."""
+
+from __future__ import annotations
+
+from uuid import UUID
+
+import pytest
+from psycopg.types.json import Jsonb
+
+NOBODY = UUID("00000000-0000-4000-8000-000000000000")
+
+JOB_OPTIONS = [
+    ("OW008", ["task", "''"], {"task": ""}),
+    ("OW008", ["task", "null"], {"task": None}),
+    ("OW008", ["task", "'no spaces'"], {"task": "no spaces"}),
+    ("OW008", ["task"], {"task": "x" * 201}),
+    ("OW002", ['lane "mial" does not exist', "default", "add_lane"], {"lane": "mial"}),
+    ("OW002", ["lane"], {"lane": None}),
+    ("OW008", ["priority", "'1001'"], {"priority": 1001}),
+    ("OW008", ["priority", "'-1001'"], {"priority": -1001}),
+    ("OW008", ["priority", "null"], {"priority": None}),
+    ("OW008", ["run_at", "9999"], {"run_at": "9999-12-31 00:00:00+00"}),
+    ("OW008", ["run_at", "infinity"], {"run_at": "infinity"}),
+    ("OW008", ["run_at", "-infinity"], {"run_at": "-infinity"}),
+    ("OW008", ["expires_at", "2001"], {"expires_at": "2001-01-01 00:00:00+00"}),
+    ("OW008", ["expires_at", "9999"], {"expires_at": "9999-12-31 00:00:00+00"}),
+    ("OW008", ["expires_at", "infinity"], {"expires_at": "infinity"}),
+    ("OW008", ["timeout", "'-00:00:01'"], {"timeout": "-1 s"}),
+    ("OW008", ["timeout", "'00:00:00'"], {"timeout": "0"}),
+    ("OW008", ["timeout", "31 days"], {"timeout": "31 days"}),
+    ("OW008", ["max_attempts", "'0'"], {"max_attempts": 0}),
+    ("OW008", ["max_attempts", "'1001'"], {"max_attempts": 1001}),
+    ("OW008", ["max_attempts", "null"], {"max_attempts": None}),
+    ("OW008", ["tenant", "'*'"], {"tenant": "*"}),
+    ("OW008", ["tenant", "''"], {"tenant": ""}),
+    ("OW008", ["tenant"], {"tenant": "a\nb"}),
+    ("OW008", ["concurrency_key", "''"], {"concurrency_key": ""}),
+    ("OW008", ["concurrency_key"], {"concurrency_key": "x" * 501}),
+    ("OW008", ["concurrency_limit", "'0'"], {"concurrency_key": "k", "concurrency_limit": 0}),
+    ("OW008", ["concurrency_limit", "null"], {"concurrency_key": "k", "concurrency_limit": None}),
+    ("OW008", ["headers", "[1]"], {"headers": Jsonb([1])}),
+    ("OW008", ["headers", "8192"], {"headers": {"x": "y" * 9000}}),
+    ("OW008", ["retry", "must be a JSON object"], {"retry": Jsonb([5])}),
+    ("OW008", ["retry.waits", "-1"], {"retry": {"waits": [1, -1]}}),
+    ("OW008", ["retry.waits", "[]"], {"retry": {"waits": []}}),
+    ("OW008", ["retry.waits", '"5"'], {"retry": {"waits": ["5"]}}),
+    ("OW008", ["retry.waits", "year"], {"retry": {"waits": [31536001]}}),
+    ("OW008", ["retry.waits"], {"retry": {"waits": 5}}),
+    ("OW008", ["retry.base", "-1"], {"retry": {"base": -1}}),
+    ("OW008", ["retry.base", '"5"'], {"retry": {"base": "5"}}),
+    ("OW008", ["retry.cap", "31536001"], {"retry": {"cap": 31536001}}),
+    ("OW008", ["retry.factor", "0.5"], {"retry": {"factor": 0.5}}),
+    ("OW008", ["retry.jitter", "1"], {"retry": {"jitter": 1}}),
+    ("OW008", ["retry.max_snoozes", "1.5"], {"retry": {"max_snoozes": 1.5}}),
+    ("OW008", ["retry.wait ", "is not known", "waits"], {"retry": {"wait": 5}}),
+]
+KEY_OPTIONS = [
+    ("OW008", ["key", "''"], "", "live"),
+    ("OW008", ["key"], "x" * 501, "live"),
+    ("OW008", ["key_window", "'soon'"], "k", "soon"),
+    ("OW008", ["key_window", "'-1 day'"], "k", "-1 day"),
+    ("OW008", ["key_window", "'0 s'"], "k", "0 s"),
+    ("OW008", ["key_window", "'11 years'"], "k", "11 years"),
+    ("OW008", ["key_window", "null"], "k", None),
+    ("OW008", ["key_window", "99999999999999 years"], "k", "99999999999999 years"),
+]
+
+
+def ids(cases):
+    return [f"{' '.join(case[1])} {number}"[:60] for number, case in enumerate(cases)]
+
+
+@pytest.mark.parametrize(("sqlstate", "fragments", "options"), JOB_OPTIONS, ids=ids(JOB_OPTIONS))
+def test_a_job_with_a_bad_option_is_refused(db, sqlstate, fragments, options):
+    with db.refused(sqlstate, *fragments):
+        db.call("enqueue", **{"task": "ocr", **options})
+    with db.refused(sqlstate, *fragments):
+        db.call("enqueue_many", **{"task": "ocr", "payloads": [Jsonb({})], **options})
+
+
+@pytest.mark.parametrize(("sqlstate", "fragments", "key", "window"), KEY_OPTIONS, ids=ids(KEY_OPTIONS))
+def test_a_job_with_a_bad_key_is_refused(db, sqlstate, fragments, key, window):
+    with db.refused(sqlstate, *fragments):
+        db.call("enqueue", task="ocr", key=key, key_window=window)
+    with db.refused(sqlstate, *fragments):
+        db.call("enqueue_many", task="ocr", payloads=[Jsonb({})], keys=[key], key_window=window)
+
+
+def test_an_expiry_before_the_start_is_refused(db):
+    with db.refused("OW008", "expires_at", "never"):
+        db.run("select onceward.enqueue('ocr', p_run_at => onceward.now() + '2 h', p_expires_at => onceward.now() + '1 h')")
+
+
+def test_a_payload_that_is_null_is_refused(db):
+    with db.refused("OW008", "payload", "null"):
+        db.call("enqueue", task="ocr", payload=None)
+    with db.refused("OW008", "payloads"):
+        db.run("select onceward.enqueue_many('ocr', null)")
+    with db.refused("OW008", "payloads"):
+        db.run("select onceward.enqueue_many('ocr', array['{}'::jsonb, null])")
+
+
+def test_keys_that_do_not_match_the_payloads_are_refused(db):
+    with db.refused("OW008", "keys", "'1'", "(2)"):
+        db.enqueue_many("ocr", [{}, {}], keys=["a"])
+
+
+def test_a_tenant_of_the_session_that_no_job_could_have_is_refused(db):
+    db.run("select set_config('onceward.tenant', %s, false)", "a\nb")
+
+    with db.refused("OW008", "tenant"):
+        db.enqueue()
+
+
+@pytest.mark.parametrize("most", [0, -1, 10_001, None])
+def test_a_claim_of_no_sensible_number_is_refused(db, most):
+    worker = db.worker()
+
+    with db.refused("OW008", "max", "null" if most is None else str(most)):
+        db.call("claim", worker_id=worker, max=most)
+
+
+@pytest.mark.parametrize("lanes", [[], None])
+def test_a_claim_that_names_no_lane_is_refused(db, lanes):
+    worker = db.worker()
+
+    with db.refused("OW008", "lanes"):
+        db.call("claim", worker_id=worker, lanes=lanes)
+
+
+def test_a_claim_from_an_unknown_lane_or_by_an_unknown_worker_is_refused(db):
+    worker = db.worker()
+
+    with db.refused("OW002", '"mial"'):
+        db.call("claim", worker_id=worker, lanes=["default", "mial"])
+    with db.refused("OW009", str(NOBODY), "register_worker"):
+        db.call("claim", worker_id=NOBODY)
+
+
+WORKERS = [
+    (["name", "null"], {"name": None}),
+    (["name", "''"], {"name": ""}),
+    (["lease", "'00:00:00.5'"], {"lease": "0.5 s"}),
+    (["lease", "2 days"], {"lease": "2 days"}),
+    (["lease", "null"], {"lease": None}),
+    (["lanes", "at least one"], {"lanes": []}),
+    (["lanes", "at least one"], {"lanes": None}),
+    (["concurrency", "'0'"], {"concurrency": 0}),
+    (["concurrency", "null"], {"concurrency": None}),
+    (["tasks", "'a b'"], {"tasks": ["ok", "a b"]}),
+    (["tasks", "null"], {"tasks": ["ok", None]}),
+]
+
+
+@pytest.mark.parametrize(("fragments", "options"), WORKERS)
+def test_a_worker_with_a_bad_description_is_refused(db, fragments, options):
+    with db.refused("OW008", *fragments):
+        db.call("register_worker", **{"name": "w", **options})
+
+
+def test_a_worker_for_an_unknown_lane_is_refused(db):
+    with db.refused("OW002", '"mial"', "Known lanes: default."):
+        db.call("register_worker", name="w", lanes=["default", "mial"])
+
+
+LANES = [
+    (["lane", "''"], {"name": ""}),
+    (["lane", "null"], {"name": None}),
+    (["lane", "'a b'"], {"name": "a b"}),
+    (["max_payload_bytes", "'0'"], {"name": "a", "max_payload_bytes": 0}),
+    (["max_result_bytes", "'-1'"], {"name": "a", "max_result_bytes": -1}),
+    (["max_payload_bytes", "2147483647"], {"name": "a", "max_payload_bytes": 2147483647}),
+]
+
+
+@pytest.mark.parametrize(("fragments", "options"), LANES)
+def test_a_lane_with_a_bad_name_or_cap_is_refused(db, fragments, options):
+    with db.refused("OW008", *fragments):
+        db.call("add_lane", **options)
+
+
+def test_declaring_a_bad_lane_creates_none(db):
+    with db.refused("OW008", "lane", "'no good'"):
+        db.call("declare_lanes", names=["fine", "no good"])
+
+
+@pytest.mark.parametrize("function", ["pause_lane", "resume_lane"])
+def test_an_unknown_lane_is_neither_paused_nor_resumed(db, function):
+    with db.refused("OW002", '"mial"'):
+        db.call(function, name="mial")
+
+
+@pytest.mark.parametrize("function", ["cancel", "requeue", "run_now"])
+def test_an_unknown_job_is_named(db, function):
+    with db.refused("OW006", str(NOBODY)):
+        db.call(function, job_id=NOBODY)
+
+
+def test_an_unknown_job_cannot_be_resolved(db):
+    with db.refused("OW006", str(NOBODY)):
+        db.call("resolve", job_id=NOBODY, note="settled")
+
+
+@pytest.mark.parametrize("delay", ["-1 s", "11 years", None])
+def test_a_snooze_of_no_sensible_length_is_refused(db, delay):
+    claim = db.running()
+
+    with db.refused("OW008", "delay"):
+        db.snooze(claim, delay)
+    assert db.state(claim.job_id) == "running"
+
+
+def test_progress_of_more_than_16_kib_is_refused(db):
+    claim = db.running()
+
+    with db.refused("OW008", "progress", "16384"):
+        db.progress(claim, {"x": "y" * 20_000})
+
+
+@pytest.mark.parametrize("note", [None, "", "   "])
+def test_a_resolution_without_a_note_is_refused(db, note):
+    job = db.dead_letter()
+
+    with db.refused("OW008", "note"):
+        db.resolve(job, note)
+
+
+@pytest.mark.parametrize("run_at", ["9999-12-31 00:00:00+00", "infinity"])
+def test_a_requeue_beyond_ten_years_is_refused(db, run_at):
+    job = db.dead_letter()
+
+    with db.refused("OW008", "run_at"):
+        db.requeue(job, run_at=run_at)
+
+
+def test_a_requeue_with_too_large_a_payload_is_refused(db):
+    job = db.dead_letter()
+
+    with db.refused("OW003", "262144"):
+        db.requeue(job, payload={"x": "y" * 300_000})
+
+
+@pytest.mark.parametrize("function", ["promote", "rescue", "tidy"])
+@pytest.mark.parametrize("limit", [0, -1, None, 1_000_001])
+def test_maintenance_without_a_sensible_bound_is_refused(db, function, limit):
+    with db.refused("OW008", "limit"):
+        db.call(function, limit=limit)
+
+
+@pytest.mark.parametrize("days", [-1, None, 1000])
+def test_partitions_for_no_sensible_number_of_days_are_refused(db, days):
+    with db.refused("OW008", "days_ahead"):
+        db.call("ensure_partitions", days_ahead=days)

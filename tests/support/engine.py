@@ -1,0 +1,242 @@
+"""The SQL contract, one method per function, for tests that speak nothing but SQL."""
+
+from __future__ import annotations
+
+import contextlib
+from typing import Any
+from uuid import UUID
+
+import psycopg
+from psycopg import sql
+from psycopg.rows import namedtuple_row
+from psycopg.types.json import Jsonb
+
+from onceward.testing import Database
+
+TABLES = (
+    "job_private",
+    "archive_private",
+    "attempt_private",
+    "key_private",
+    "lane_private",
+    "task_private",
+    "worker_private",
+    "payload_edit_private",
+    "concurrency_private",
+)
+
+
+class Engine:
+    """One database of a test.  Every call is a transaction of its own, unless made on another connection."""
+
+    def __init__(self, database: Database) -> None:
+        self.dsn = database.dsn
+        self.clock = database.clock
+        self._stack = contextlib.ExitStack()
+        self._workers: dict[str, UUID] = {}
+        self.conn = self.connect()
+
+    def __enter__(self) -> Engine:
+        return self
+
+    def __exit__(self, *unused: object) -> None:
+        self._stack.close()
+
+    # ------------------------------------------------------------ connections
+
+    def connect(self, *, autocommit: bool = True, role: str | None = None, tenant: str | None = None):
+        """Another connection, closed at the end of the test."""
+        conn = self._stack.enter_context(
+            contextlib.closing(psycopg.connect(self.dsn, autocommit=autocommit, row_factory=namedtuple_row))
+        )
+        if tenant is not None:
+            conn.execute("select set_config('onceward.tenant', %s, false)", [tenant])
+        if role is not None:
+            conn.execute(sql.SQL("set role {}").format(sql.Identifier(role)))
+        if not autocommit:
+            conn.commit()
+        return conn
+
+    def on(self, conn) -> Engine:
+        """The same calls on another connection."""
+        other = object.__new__(Engine)
+        other.__dict__.update(self.__dict__, conn=conn)
+        return other
+
+    def run(self, statement: str, *params: Any) -> list[Any]:
+        cursor = self.conn.execute(statement, params or None)
+        return cursor.fetchall() if cursor.description else []
+
+    def one(self, statement: str, *params: Any) -> Any:
+        (row,) = self.run(statement, *params)
+        return row
+
+    def value(self, statement: str, *params: Any) -> Any:
+        return self.one(statement, *params)[0]
+
+    def call(self, function: str, **arguments: Any) -> list[Any]:
+        """`select * from onceward.function(p_name => value, ...)`."""
+        named = sql.SQL(", ").join(
+            sql.SQL("{} => {}").format(sql.Identifier(f"p_{name}"), sql.Placeholder(name)) for name in arguments
+        )
+        query = sql.SQL("select * from onceward.{}({})").format(sql.Identifier(function), named)
+        return self.conn.execute(query, {name: _adapt(value) for name, value in arguments.items()}).fetchall()
+
+    def answer(self, function: str, **arguments: Any) -> Any:
+        """The only value of the only row."""
+        ((value,),) = self.call(function, **arguments)
+        return value
+
+    # ------------------------------------------------------------ producing
+
+    def enqueue(self, task: str = "ocr", payload: Any = None, **options: Any) -> UUID:
+        return self.enqueued(task, payload, **options).job_id
+
+    def enqueued(self, task: str = "ocr", payload: Any = None, **options: Any) -> Any:
+        (row,) = self.call("enqueue", task=task, payload={} if payload is None else payload, **options)
+        return row
+
+    def enqueue_many(self, task: str = "ocr", payloads: Any = (), **options: Any) -> list[Any]:
+        return self.call("enqueue_many", task=task, payloads=[Jsonb(p) for p in payloads], **options)
+
+    # ------------------------------------------------------------ working
+
+    def worker(self, name: str = "a", **options: Any) -> UUID:
+        """The identity of a worker of this name, registered when it is first asked for."""
+        if name not in self._workers:
+            # Long enough for tests that move the clock without meaning the lease.
+            self._workers[name] = self.answer("register_worker", name=name, **{"lease": "1 day", **options})
+        return self._workers[name]
+
+    def claims(self, most: int, *, worker: str = "a", lanes: Any = ("default",)) -> list[Any]:
+        return self.call("claim", worker_id=self.worker(worker), lanes=list(lanes), max=most)
+
+    def claim(self, *, worker: str = "a", lanes: Any = ("default",)) -> Any:
+        """The one job that is there to be claimed."""
+        (claim,) = self.claims(1, worker=worker, lanes=lanes)
+        return claim
+
+    def complete(self, claim: Any, result: Any = None) -> None:
+        self.call("complete", job_id=claim.job_id, epoch=claim.epoch, result=None if result is None else Jsonb(result))
+
+    def fail(self, claim: Any, message: str = "it broke", **options: Any) -> Any:
+        options = {"error_type": "ValueError", **options}
+        (row,) = self.call("fail", job_id=claim.job_id, epoch=claim.epoch, message=message, **options)
+        return row
+
+    def snooze(self, claim: Any, delay: Any = "10 min", **options: Any) -> Any:
+        (row,) = self.call("snooze", job_id=claim.job_id, epoch=claim.epoch, delay=delay, **options)
+        return row
+
+    def progress(self, claim: Any, progress: Any) -> None:
+        self.call("progress", job_id=claim.job_id, epoch=claim.epoch, progress=Jsonb(progress))
+
+    def exchange(self, done: Any = (), *, worker: str = "a", results: Any = None, **options: Any) -> list[Any]:
+        return self.call(
+            "exchange",
+            worker_id=self.worker(worker),
+            job_ids=[claim.job_id for claim in done],
+            epochs=[claim.epoch for claim in done],
+            results=None if results is None else [None if r is None else Jsonb(r) for r in results],
+            **options,
+        )
+
+    def heartbeat(self, worker: str = "a") -> Any:
+        (row,) = self.call("heartbeat", worker_id=self.worker(worker))
+        return row
+
+    def rescue(self, **options: Any) -> int:
+        return self.answer("rescue", **options)
+
+    def promote(self, **options: Any) -> Any:
+        (row,) = self.call("promote", **options)
+        return row
+
+    # ------------------------------------------------------------ operating
+
+    def cancel(self, job: UUID, reason: str | None = None, *, epoch: int | None = None) -> str:
+        return self.answer("cancel", job_id=job, reason=reason, epoch=epoch)
+
+    def requeue(self, job: UUID, **options: Any) -> str:
+        return self.answer("requeue", job_id=job, **options)
+
+    def resolve(self, job: UUID, note: str | None = "paid by hand", **options: Any) -> None:
+        self.call("resolve", job_id=job, note=note, **options)
+
+    # ------------------------------------------------------------ shortcuts to a situation
+
+    def running(self, task: str = "ocr", payload: Any = None, *, worker: str = "a", **options: Any) -> Any:
+        """The claim of a new job."""
+        job = self.enqueue(task, payload, **options)
+        claim = self.claim(worker=worker, lanes=[options.get("lane", "default")])
+        assert claim.job_id == job
+        return claim
+
+    def done(self, task: str = "ocr", payload: Any = None, result: Any = None, **options: Any) -> UUID:
+        claim = self.running(task, payload, **options)
+        self.complete(claim, result)
+        return claim.job_id
+
+    def dead_letter(self, task: str = "ocr", payload: Any = None, message: str = "it broke", **options: Any) -> UUID:
+        claim = self.running(task, payload, **options)
+        assert self.fail(claim, message, permanent=True).state == "dead_letter"
+        return claim.job_id
+
+    def lose(self, worker: str = "a") -> None:
+        """Let the lease of a worker run out and rescue what it held."""
+        lease = self.value("select lease from onceward.worker_private where id = %s", self.worker(worker))
+        self.clock.advance(lease)
+        self.rescue()
+
+    # ------------------------------------------------------------ reading
+
+    def job(self, job: UUID) -> Any:
+        return self.one("select * from onceward.jobs where id = %s", job)
+
+    def state(self, job: UUID) -> str:
+        return self.job(job).state
+
+    def states(self) -> dict[UUID, str]:
+        return dict(self.run("select id, state from onceward.jobs"))
+
+    def attempts(self, job: UUID) -> list[Any]:
+        return self.run("select * from onceward.attempts where job_id = %s order by epoch", job)
+
+    def outcomes(self, job: UUID) -> list[str]:
+        return [attempt.outcome for attempt in self.attempts(job)]
+
+    def now(self) -> Any:
+        return self.value("select onceward.now()")
+
+    def contents(self) -> dict[str, str]:
+        """A digest of every table, to show that nothing was written."""
+        return {
+            name: self.value(f"select count(*) || md5(coalesce(string_agg(t::text, ',' order by t::text), '')) from onceward.{name} as t")
+            for name in TABLES
+        }
+
+    @contextlib.contextmanager
+    def refused(self, sqlstate: str, *fragments: str):
+        """The block raises this SQLSTATE, its texts contain these fragments, and nothing is written."""
+        before = self.contents()
+        with refused(sqlstate, *fragments):
+            yield
+        assert self.contents() == before
+
+
+@contextlib.contextmanager
+def refused(sqlstate: str, *fragments: str):
+    try:
+        yield
+    except psycopg.Error as error:
+        diag = error.diag
+        text = "\n".join(part for part in (diag.message_primary, diag.message_detail, diag.message_hint) if part)
+        assert error.sqlstate == sqlstate, f"expected {sqlstate}, got {error.sqlstate}: {text}"
+        for fragment in fragments:
+            assert fragment in text, f"{fragment!r} is not in:\n{text}"
+    else:
+        raise AssertionError(f"expected an error with SQLSTATE {sqlstate}, got none")
+
+
+def _adapt(value: Any) -> Any:
+    return Jsonb(value) if isinstance(value, dict) else value

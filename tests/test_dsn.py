@@ -1,0 +1,52 @@
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+
+import psycopg
+import pytest
+
+from onceward.dsn import resolve_dsn
+from onceward.embedded import EmbeddedServer
+
+
+@pytest.fixture(autouse=True)
+def no_server_is_named(monkeypatch):
+    for name in ("ONCEWARD_DSN", "PGHOST", "PGHOSTADDR", "PGSERVICE", "PGDATABASE"):
+        monkeypatch.delenv(name, raising=False)
+
+
+def test_the_argument_comes_first(monkeypatch):
+    monkeypatch.setenv("ONCEWARD_DSN", "dbname=b")
+    monkeypatch.setenv("PGHOST", "c")
+
+    assert resolve_dsn("dbname=a") == "dbname=a"
+
+
+def test_the_variable_comes_before_those_of_libpq(monkeypatch):
+    monkeypatch.setenv("ONCEWARD_DSN", "dbname=b")
+    monkeypatch.setenv("PGHOST", "c")
+
+    assert resolve_dsn() == "dbname=b"
+
+
+@pytest.mark.parametrize("name", ["PGHOST", "PGHOSTADDR", "PGSERVICE", "PGDATABASE"])
+def test_variables_of_libpq_are_left_to_libpq(monkeypatch, name):
+    monkeypatch.setenv(name, "c")
+
+    assert resolve_dsn() == ""
+
+
+@pytest.mark.slow
+@pytest.mark.xdist_group("embedded")
+def test_without_any_the_embedded_server_is_started_with_a_database(monkeypatch):
+    with tempfile.TemporaryDirectory(prefix="onceward-test-") as home:
+        monkeypatch.setenv("ONCEWARD_HOME", home)
+        try:
+            dsn = resolve_dsn()
+
+            assert resolve_dsn() == dsn
+            with psycopg.connect(dsn) as connection:
+                assert connection.info.dbname == "onceward"
+        finally:
+            EmbeddedServer.start(Path(home) / "pg").stop("immediate")
