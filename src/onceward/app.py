@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import timedelta
-from typing import TYPE_CHECKING, ParamSpec, TypeVar, overload
+from typing import TYPE_CHECKING, Any, ParamSpec, TypedDict, TypeVar, Unpack, overload
 
 from onceward.errors import InvalidArgument
 from onceward.model import Options, Retry
@@ -15,6 +15,20 @@ if TYPE_CHECKING:
 
 P = ParamSpec("P")
 R = TypeVar("R")
+
+
+class TaskOptions(TypedDict, total=False):
+    """What @app.task takes."""
+
+    name: str | None
+    lane: str | None
+    priority: int | None
+    max_attempts: int | None
+    retry: Retry | None
+    timeout: timedelta | None
+    concurrency_limit: int | None
+    key_window: str | None
+    executor: Executor
 
 
 class Onceward:
@@ -28,48 +42,20 @@ class Onceward:
     @overload
     def task(self, handler: Callable[P, R], /) -> Task[P, R]: ...
     @overload
-    def task(
-        self,
-        *,
-        name: str | None = None,
-        lane: str | None = None,
-        priority: int | None = None,
-        max_attempts: int | None = None,
-        retry: Retry | None = None,
-        timeout: timedelta | None = None,
-        concurrency_limit: int | None = None,
-        key_window: str | None = None,
-        executor: Executor = "auto",
-    ) -> Callable[[Callable[P, R]], Task[P, R]]: ...
-    def task(
-        self,
-        handler: Callable[P, R] | None = None,
-        /,
-        *,
-        name: str | None = None,
-        lane: str | None = None,
-        priority: int | None = None,
-        max_attempts: int | None = None,
-        retry: Retry | None = None,
-        timeout: timedelta | None = None,
-        concurrency_limit: int | None = None,
-        key_window: str | None = None,
-        executor: Executor = "auto",
-    ) -> Task[P, R] | Callable[[Callable[P, R]], Task[P, R]]:
+    def task(self, **options: Unpack[TaskOptions]) -> Callable[[Callable[P, R]], Task[P, R]]: ...
+    def task(self, handler: Callable[..., Any] | None = None, /, **options: Any) -> Any:
         """Register a handler.  Options given here are the defaults of its jobs; enqueue can override them."""
-        options = with_options(
-            Options(),
-            lane=lane,
-            priority=priority,
-            max_attempts=max_attempts,
-            retry=retry,
-            timeout=timeout,
-            concurrency_limit=concurrency_limit,
-            key_window=key_window,
-        )
+        unknown = set(options) - set(TaskOptions.__annotations__)
+        if unknown:
+            raise InvalidArgument(
+                f"a task has no option {', '.join(sorted(unknown))}",
+                hint=f"Options: {', '.join(TaskOptions.__annotations__)}.",
+            )
+        name, executor = options.pop("name", None), options.pop("executor", "auto")
+        defaults = with_options(Options(), **options)
 
-        def register(function: Callable[P, R]) -> Task[P, R]:
-            task = build_task(function, name=name, options=options, executor=executor)
+        def register(function: Callable[..., Any]) -> Task[..., Any]:
+            task = build_task(function, name=name, options=defaults, executor=executor)
             if task.name in self.tasks:
                 raise InvalidArgument(
                     f'task "{task.name}" is registered twice',

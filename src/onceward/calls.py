@@ -145,7 +145,9 @@ def run_now(job_id: UUID) -> Call[str]:
     return Call("select onceward.run_now(%(job_id)s::uuid)", {"job_id": job_id}, _scalar)
 
 
-def add_lane(name: str, *, max_payload_bytes: int | None = None, max_result_bytes: int | None = None) -> Call[bool]:
+def add_lane(
+    name: str, *, max_payload_bytes: int | None = None, max_result_bytes: int | None = None
+) -> Call[bool]:
     return Call(
         "select onceward.add_lane(%(name)s::text, %(payload)s::int, %(result)s::int)",
         {"name": name, "payload": max_payload_bytes, "result": max_result_bytes},
@@ -231,7 +233,9 @@ def jobs(wanted: JobFilter) -> Call[list[JobInfo]]:
 
 
 def count_jobs(wanted: JobFilter) -> Call[int]:
-    return Call("select count(*) from onceward.jobs" + _JOB_FILTER, _filter_params(wanted), _scalar, repeatable=True)
+    return Call(
+        "select count(*) from onceward.jobs" + _JOB_FILTER, _filter_params(wanted), _scalar, repeatable=True
+    )
 
 
 def attempts(job_id: UUID) -> Call[list[AttemptInfo]]:
@@ -265,7 +269,12 @@ def workers() -> Call[list[WorkerInfo]]:
 
 
 def task_names() -> Call[list[str]]:
-    return Call("select name from onceward.tasks order by name", {}, lambda rows: [row[0] for row in rows], repeatable=True)
+    return Call(
+        "select name from onceward.tasks order by name",
+        {},
+        lambda rows: [row[0] for row in rows],
+        repeatable=True,
+    )
 
 
 _DEAD: LiteralString = (
@@ -394,7 +403,12 @@ def register_worker(
 
 
 def retire_worker(worker_id: UUID) -> Call[int]:
-    return Call("select onceward.retire_worker(%(worker_id)s::uuid)", {"worker_id": worker_id}, _scalar, repeatable=True)
+    return Call(
+        "select onceward.retire_worker(%(worker_id)s::uuid)",
+        {"worker_id": worker_id},
+        _scalar,
+        repeatable=True,
+    )
 
 
 def heartbeat(worker_id: UUID) -> Call[Heartbeat]:
@@ -493,10 +507,17 @@ def fail(
     )
 
 
-def snooze(job_id: UUID, epoch: int, delay: timedelta, reason: str | None) -> Call[tuple[str, datetime | None]]:
+def snooze(
+    job_id: UUID, epoch: int, delay: timedelta, reason: str | None
+) -> Call[tuple[str, datetime | None]]:
     return Call(
         "select state, run_at from onceward.snooze(%(job_id)s::uuid, %(epoch)s::bigint, %(delay)s::interval, %(reason)s::text)",
-        {"job_id": job_id, "epoch": epoch, "delay": delay, "reason": jsonsafe.printable(reason) if reason else None},
+        {
+            "job_id": job_id,
+            "epoch": epoch,
+            "delay": delay,
+            "reason": jsonsafe.printable(reason) if reason else None,
+        },
         _one(lambda row: (row[0], row[1])),
         repeatable=True,
     )

@@ -48,7 +48,12 @@ class Client(Requests):
     """For synchronous code.  Threads may share one."""
 
     def __init__(
-        self, dsn: str | None = None, *, app: Onceward | None = None, tenant: str | None = None, pool_size: int = 4
+        self,
+        dsn: str | None = None,
+        *,
+        app: Onceward | None = None,
+        tenant: str | None = None,
+        pool_size: int = 4,
     ) -> None:
         super().__init__(dsn, app, tenant=tenant, pool_size=pool_size)
         self._pool: ConnectionPool[SyncConnection] | None = None
@@ -170,7 +175,12 @@ class Client(Requests):
     def _connections(self) -> ConnectionPool[SyncConnection]:
         if self._pool is None:
             self._pool = ConnectionPool(
-                self._resolve(), min_size=0, max_size=self._pool_size, kwargs=POOL_OPTIONS, check=_check, open=True
+                self._resolve(),
+                min_size=0,
+                max_size=self._pool_size,
+                kwargs=POOL_OPTIONS,
+                check=_check,
+                open=True,
             )
         return self._pool
 
@@ -179,7 +189,12 @@ class AsyncClient(Requests):
     """For asyncio code."""
 
     def __init__(
-        self, dsn: str | None = None, *, app: Onceward | None = None, tenant: str | None = None, pool_size: int = 4
+        self,
+        dsn: str | None = None,
+        *,
+        app: Onceward | None = None,
+        tenant: str | None = None,
+        pool_size: int = 4,
     ) -> None:
         super().__init__(dsn, app, tenant=tenant, pool_size=pool_size)
         self._pool: AsyncConnectionPool[AsyncConnection] | None = None
@@ -300,7 +315,12 @@ class AsyncClient(Requests):
     async def _connections(self) -> AsyncConnectionPool[AsyncConnection]:
         if self._pool is None:
             pool: AsyncConnectionPool[AsyncConnection] = AsyncConnectionPool(
-                self._resolve(), min_size=0, max_size=self._pool_size, kwargs=POOL_OPTIONS, check=_check_async, open=False
+                self._resolve(),
+                min_size=0,
+                max_size=self._pool_size,
+                kwargs=POOL_OPTIONS,
+                check=_check_async,
+                open=False,
             )
             self._pool = pool
             await pool.open()

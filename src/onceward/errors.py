@@ -32,7 +32,9 @@ class OncewardError(Exception):
 
     sqlstate: ClassVar[str | None] = None
 
-    def __init__(self, message: str | None = None, *, detail: str | None = None, hint: str | None = None) -> None:
+    def __init__(
+        self, message: str | None = None, *, detail: str | None = None, hint: str | None = None
+    ) -> None:
         # The docstring is the default message, so that the two cannot differ.
         self.message = message or (type(self).__doc__ or "").strip()
         self.detail = detail

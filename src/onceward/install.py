@@ -63,7 +63,11 @@ def migrations() -> list[Script]:
 
 def code() -> list[Script]:
     """Functions, views and grants: replaced on every upgrade."""
-    return [*_scripts("functions"), *_scripts("views"), Script("grants.sql", _root().joinpath("grants.sql").read_text())]
+    return [
+        *_scripts("functions"),
+        *_scripts("views"),
+        Script("grants.sql", _root().joinpath("grants.sql").read_text()),
+    ]
 
 
 def digest() -> str:
@@ -77,7 +81,8 @@ def roles_statement(installer: str, database: str) -> str:
     statement = "\n".join(line for line in text.splitlines() if not line.startswith("--"))
     return (
         statement.replace(
-            "coalesce(nullif(current_setting('onceward.installer', true), ''), current_user)", _literal(installer)
+            "coalesce(nullif(current_setting('onceward.installer', true), ''), current_user)",
+            _literal(installer),
         )
         .replace("current_database()", _literal(database))
         .strip()
@@ -110,7 +115,9 @@ def status(conn: psycopg.Connection[tuple[object, ...]]) -> Status:
     known = migrations()
     if not _installed(conn):
         return Status(False, (), tuple(m.name for m in known), False, ())
-    applied = [cast("str", row[0]) for row in conn.execute("select name from onceward.migration_private order by version")]
+    applied = [
+        str(row[0]) for row in conn.execute("select name from onceward.migration_private order by version")
+    ]
     row = conn.execute("select digest from onceward.code_private").fetchone()
     names = {m.name for m in known}
     return Status(
@@ -151,7 +158,8 @@ def upgrade(dsn: str) -> list[str]:
             if script.version not in applied:
                 _run(conn, script)
                 conn.execute(
-                    "insert into onceward.migration_private (version, name) values (%s, %s)", (script.version, script.name)
+                    "insert into onceward.migration_private (version, name) values (%s, %s)",
+                    (script.version, script.name),
                 )
                 done.append(script.name)
         for script in code():
@@ -204,7 +212,12 @@ def _ensure_roles(conn: psycopg.Connection[tuple[object, ...]]) -> None:
     complete, user, database, is_member, _ = row
     may_create = bool(
         is_member
-        and (conn.execute("select has_database_privilege('onceward_owner', current_database(), 'create')").fetchone() or [False])[0]
+        and (
+            conn.execute(
+                "select has_database_privilege('onceward_owner', current_database(), 'create')"
+            ).fetchone()
+            or [False]
+        )[0]
     )
     if complete and is_member and may_create:
         return
@@ -215,7 +228,7 @@ def _ensure_roles(conn: psycopg.Connection[tuple[object, ...]]) -> None:
             f'role "{user}" may not create the roles of Onceward',
             detail=str(error.diag.message_primary),
             hint="An administrator has to run this one statement; then call again:\n"
-            + roles_statement(cast("str", user), cast("str", database)),
+            + roles_statement(str(user), str(database)),
         ) from error
 
 

@@ -8,6 +8,7 @@ recordable, so there the characters are written out as escapes.
 from __future__ import annotations
 
 import json
+import math
 import re
 from collections.abc import Mapping
 from typing import Any
@@ -31,11 +32,20 @@ def dumps(value: object, *, what: str = "payload") -> str:
         found = _find(value, what)
         if found is not None:
             raise found
-    if text.count("[") + text.count("{") > MAX_DEPTH:
+    if text.count("[") + text.count("{") > MAX_DEPTH or not _keys_are_strings(value):
         found = _find(value, what)
         if found is not None:
             raise found
     return text
+
+
+def _keys_are_strings(value: object) -> bool:
+    # json.dumps turns other keys into strings without a word.
+    if isinstance(value, Mapping):
+        return all(isinstance(key, str) and _keys_are_strings(item) for key, item in value.items())
+    if isinstance(value, (list, tuple)):
+        return all(map(_keys_are_strings, value))
+    return True
 
 
 def printable(text: str, limit: int | None = None) -> str:
@@ -62,7 +72,7 @@ def _find(value: object, path: str) -> InvalidPayload | None:
                 kind = "a NUL character" if bad.group() == "\x00" else "a lone surrogate"
                 return _refused(place, f"contains {kind}, which PostgreSQL cannot store")
         elif isinstance(item, float):
-            if item != item or item in {float("inf"), float("-inf")}:
+            if not math.isfinite(item):
                 return _refused(place, f"is {item}, which is not JSON")
         elif isinstance(item, Mapping):
             for key, child in item.items():

@@ -5,17 +5,27 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, NamedTuple, TypeAlias
 from uuid import UUID
 
 Json: TypeAlias = Any
-State: TypeAlias = Literal["scheduled", "ready", "running", "blocked", "done", "cancelled", "dead_letter", "resolved"]
+State: TypeAlias = Literal[
+    "scheduled", "ready", "running", "blocked", "done", "cancelled", "dead_letter", "resolved"
+]
 FINISHED: frozenset[str] = frozenset({"done", "cancelled", "resolved"})
-STATES: tuple[str, ...] = ("scheduled", "ready", "running", "blocked", "done", "cancelled", "dead_letter", "resolved")
+STATES: tuple[str, ...] = (
+    "scheduled",
+    "ready",
+    "running",
+    "blocked",
+    "done",
+    "cancelled",
+    "dead_letter",
+    "resolved",
+)
 
 
-@dataclass(frozen=True, slots=True)
-class JobRef:
+class JobRef(NamedTuple):
     """The answer of enqueue: which job, and whether this call created it."""
 
     id: UUID
@@ -45,7 +55,11 @@ class Retry:
         if self.waits is not None:
             policy["waits"] = [wait.total_seconds() for wait in self.waits]
         else:
-            policy |= {"base": self.base.total_seconds(), "factor": self.factor, "cap": self.cap.total_seconds()}
+            policy |= {
+                "base": self.base.total_seconds(),
+                "factor": self.factor,
+                "cap": self.cap.total_seconds(),
+            }
         if self.jitter is not None:
             policy["jitter"] = self.jitter
         if self.max_snoozes is not None:

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Generic, Literal, ParamSpec, TypeVar, get_type_hints
 
 from pydantic import BaseModel, ConfigDict, PydanticUserError, ValidationError, create_model
+from pydantic_core import PydanticSerializationError
 
 from onceward import jsonsafe
 from onceward.errors import InvalidArgument, InvalidPayload, UnknownTask
@@ -52,7 +53,7 @@ class Task(Generic[P, R]):
         if payload is None:
             payload = {}
         if isinstance(payload, BaseModel):
-            payload = payload.model_dump(mode="json")
+            payload = payload.model_dump(mode="json", exclude_unset=True)
         if not isinstance(payload, Mapping):
             raise InvalidPayload(
                 f"payload of task {self.name} must be an object of named values, got {type(payload).__name__}",
@@ -68,7 +69,7 @@ class Task(Generic[P, R]):
         except ValidationError as error:
             raise self._invalid(error) from None
         # Only what was sent is stored: a default that changes later applies to jobs that wait.
-        return jsonsafe.dumps(valid.model_dump(mode="json", exclude_unset=True, by_alias=True))
+        return _to_json(valid)
 
     def arguments(self, payload: Json) -> dict[str, Any]:
         """The handler's keyword arguments for a stored payload.  Raises InvalidPayload."""
@@ -159,7 +160,9 @@ def build_task(
     if model is None and fields:
         try:
             model = create_model(
-                f"{task_name} payload", __config__=ConfigDict(extra="forbid", arbitrary_types_allowed=False), **fields
+                f"{task_name} payload",
+                __config__=ConfigDict(extra="forbid", arbitrary_types_allowed=False),
+                **fields,
             )
         except PydanticUserError as error:
             raise InvalidArgument(
@@ -192,6 +195,18 @@ def _payload_parameters(
         if default is ... and isinstance(annotation, type) and issubclass(annotation, BaseModel):
             return context, {}, only, annotation
     return context, fields, None, None
+
+
+def _to_json(valid: BaseModel) -> str:
+    # pydantic writes JSON many times faster than we can, but it turns NaN into null and keeps NUL: when
+    # either may be there, look closely.
+    try:
+        text = valid.__pydantic_serializer__.to_json(valid, exclude_unset=True, by_alias=True)
+    except PydanticSerializationError:
+        text = b"null"
+    if b"null" in text or b"\\u0000" in text or text.count(b"{") + text.count(b"[") > jsonsafe.MAX_DEPTH:
+        return jsonsafe.dumps(valid.model_dump(mode="json", exclude_unset=True, by_alias=True))
+    return text.decode()
 
 
 def _short(value: object) -> str:

@@ -78,7 +78,11 @@ class Requests:
         return calls.enqueue(name, _dump(known, payload), self._options(known, given))
 
     def _enqueue_many(
-        self, task: AnyTask, payloads: Iterable[Payload], keys: Sequence[str | None] | None, given: EnqueueOptions
+        self,
+        task: AnyTask,
+        payloads: Iterable[Payload],
+        keys: Sequence[str | None] | None,
+        given: EnqueueOptions,
     ) -> Call[list[JobRef]]:
         name, known = self._task(task)
         texts = [_dump(known, payload) for payload in payloads]
@@ -86,7 +90,9 @@ class Requests:
             raise InvalidArgument("key cannot be given for many jobs", hint="Pass keys, one per payload.")
         if keys is not None and len(keys) != len(texts):
             raise InvalidArgument(f"keys must be as many as payloads ({len(texts)}), got {len(keys)}")
-        return calls.enqueue_many(name, texts, None if keys is None else list(keys), self._options(known, given))
+        return calls.enqueue_many(
+            name, texts, None if keys is None else list(keys), self._options(known, given)
+        )
 
     def _task(self, task: AnyTask) -> tuple[str, Task[Any, Any] | None]:
         if isinstance(task, Task):
@@ -106,7 +112,9 @@ class Requests:
         delay, expires_in = options.pop("delay", None), options.pop("expires_in", None)
         if delay is not None:
             if options.get("run_at") is not None:
-                raise InvalidArgument("delay and run_at cannot be given together", hint="Leave one of them out.")
+                raise InvalidArgument(
+                    "delay and run_at cannot be given together", hint="Leave one of them out."
+                )
             options["run_at"] = datetime.now(UTC) + _positive("delay", delay)
         if expires_in is not None:
             start = options.get("run_at") or datetime.now(UTC)
@@ -179,7 +187,8 @@ def _dump(known: Task[Any, Any] | None, payload: Payload | None) -> str:
 def _positive(name: str, value: timedelta) -> timedelta:
     if value < timedelta(0):
         raise InvalidArgument(
-            f"{name} must not be negative, got {value.total_seconds():g} s", hint="Leave it out to run at once."
+            f"{name} must not be negative, got {value.total_seconds():g} s",
+            hint="Leave it out to run at once.",
         )
     if value > timedelta(days=3652):
         raise InvalidArgument(f"{name} must be at most 10 years, got {value}")

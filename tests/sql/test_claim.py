@@ -115,3 +115,11 @@ def test_adopting_with_nothing_known_gives_everything(db):
     for known in ([], None):
         found = db.call("adopt", worker_id=db.worker("a"), known=known)
         assert sorted(found) == sorted(claims)
+
+
+def test_a_claim_of_one_is_not_hidden_behind_new_jobs_that_have_to_wait_for_their_key(db):
+    db.running(concurrency_key="busy")
+    db.enqueue_many("ocr", [{}] * 20, concurrency_key="busy")
+    free = db.enqueue(concurrency_key="free")
+
+    assert db.claim().job_id == free

@@ -315,7 +315,10 @@ def _preview(session: Session, chosen: Chosen, verb: str) -> None:
             output.note(f"would {verb} {found.id} ({found.task}, {found.state})")
         return
     if len(chosen.ids) < chosen.wanted.limit:
-        _print_groups(session, session.run(calls.dead_letter_groups(replace(chosen.wanted, limit=10))))
+        groups = session.run(calls.dead_letter_groups(replace(chosen.wanted, limit=11)))
+        _print_groups(session, groups[:10])
+        if len(groups) > 10:
+            output.note("… and other kinds of failure")
 
 
 def _agreed(session: Session, chosen: Chosen, verb: str, *, yes: bool, dry_run: bool) -> bool:

@@ -13,7 +13,7 @@ from onceward.cli import output, values
 from onceward.cli.framework import AsJson, Delay, RunAt
 from onceward.cli.session import Session, session_of
 from onceward.cli.values import UsageProblem
-from onceward.errors import UnknownTask
+from onceward.errors import InvalidArgument, UnknownTask
 from onceward.model import JobRef, Json, Options
 
 
@@ -107,8 +107,21 @@ def enqueue(
     if target is not None and lane is None:
         # As a client does: the lane that the task itself names need not exist yet.
         session.run(calls.declare_lanes([options.lane]))
-    job = session.run_in_lane(options.lane, calls.enqueue(task, text, options))
+    try:
+        job = session.run_in_lane(options.lane, calls.enqueue(task, text, options))
+    except InvalidArgument as error:
+        raise _in_words_of_options(error) from error
     _report(job, key, as_json=as_json)
+
+
+def _in_words_of_options(error: InvalidArgument) -> InvalidArgument:
+    """`run_at must …` becomes `--run-at must …`: the database names arguments, a person typed options."""
+    name, _, rest = error.message.partition(" ")
+    option = {"expires_at": "--expires-in"}.get(name, "--" + name.replace("_", "-"))
+    hint = None if error.hint == f"Correct {name} and call again." else error.hint
+    if name in {"task", "payload"}:
+        return error
+    return InvalidArgument(f"{option} {rest}", detail=error.detail, hint=hint)
 
 
 def _report(job: JobRef, key: str | None, *, as_json: bool) -> None:

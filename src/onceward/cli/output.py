@@ -184,6 +184,10 @@ def _fitting(columns: Sequence[Column], rows: Sequence[Sequence[Text]], width: i
         if sum(least[i] + 2 for i in shown) - 2 > width and columns[index].optional:
             shown.remove(index)
     widths = {index: least[index] for index in shown}
+    for index in reversed(shown):
+        surplus = sum(widths.values()) + 2 * (len(shown) - 1) - width
+        if surplus > 0 and columns[index].flexible:
+            widths[index] -= min(surplus, max(widths[index] - 10, 0))
     for index in shown:
         room = width - (sum(widths.values()) + 2 * (len(shown) - 1))
         widths[index] += max(min(room, wanted[index] - widths[index]), 0)
@@ -218,11 +222,11 @@ def heading(title: str) -> None:
 
 def note(message: str) -> None:
     """Something to know; never part of the data."""
-    stderr().print(Text(clean(message)))
+    stderr().print(Text(clean(message)), soft_wrap=False)
 
 
 def warn(message: str) -> None:
-    stderr().print(Text("warning: ", style="bold yellow") + Text(clean(message)))
+    stderr().print(Text("warning: ", style="bold yellow") + Text(clean(message)), soft_wrap=False)
 
 
 def print_error(message: str, *, detail: str | None = None, hint: str | None = None) -> None:
@@ -233,7 +237,7 @@ def print_error(message: str, *, detail: str | None = None, hint: str | None = N
         ("hint", "cyan", hint),
     ):
         if text:
-            console.print(Text(f"{label}: ", style=style) + Text(clean(text).strip()))
+            console.print(Text(f"{label}: ", style=style) + Text(clean(text).strip()), soft_wrap=False)
 
 
 def print_onceward_error(error: OncewardError) -> None:

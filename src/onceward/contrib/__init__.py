@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Awaitable, Callable, Sequence
-from functools import lru_cache
+from functools import cache, lru_cache
 from importlib import import_module
 from typing import Any, TypeVar
 
@@ -16,7 +16,11 @@ from onceward.errors import InvalidArgument, from_database
 
 T = TypeVar("T")
 _PLACEHOLDER = re.compile(r"%\((\w+)\)s")
-_SYNC = {"psycopg": "onceward.contrib.psycopg", "sqlalchemy": "onceward.contrib.sqlalchemy", "django": "onceward.contrib.django"}
+_SYNC = {
+    "psycopg": "onceward.contrib.psycopg",
+    "sqlalchemy": "onceward.contrib.sqlalchemy",
+    "django": "onceward.contrib.django",
+}
 _ASYNC = {
     "psycopg": "onceward.contrib.psycopg",
     "sqlalchemy": "onceward.contrib.sqlalchemy",
@@ -64,8 +68,8 @@ def numbered_placeholders(sql: str) -> tuple[str, tuple[str, ...]]:
     return _PLACEHOLDER.sub(number, sql).replace("%%", "%"), tuple(names)
 
 
-@lru_cache(maxsize=64)
-def _adapter(kind: type, *, is_async: bool) -> Any:
+@cache
+def _adapter(kind: type[Any], *, is_async: bool) -> Any:
     table = _ASYNC if is_async else _SYNC
     for base in kind.__mro__:
         module = table.get(base.__module__.partition(".")[0])

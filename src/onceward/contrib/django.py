@@ -13,5 +13,5 @@ if TYPE_CHECKING:
 
 def fetch(connection: BaseDatabaseWrapper, call: Call[Any]) -> Sequence[Row]:
     with connection.cursor() as cursor:
-        cursor.execute(call.sql, dict(call.params))
+        cursor.execute(call.sql, cast("dict[str, Any]", dict(call.params)))
         return cast("Sequence[Row]", cursor.fetchall())

@@ -12,11 +12,11 @@ from onceward.calls import Call, Row
 
 
 def fetch(connection: psycopg.Connection[Any], call: Call[Any]) -> Sequence[Row]:
-    with connection.cursor(row_factory=tuple_row) as cursor:
+    with connection.cursor(binary=True, row_factory=tuple_row) as cursor:
         return cursor.execute(call.sql, call.params).fetchall()
 
 
 async def fetch_async(connection: psycopg.AsyncConnection[Any], call: Call[Any]) -> Sequence[Row]:
-    async with connection.cursor(row_factory=tuple_row) as cursor:
+    async with connection.cursor(binary=True, row_factory=tuple_row) as cursor:
         await cursor.execute(call.sql, call.params)
         return await cursor.fetchall()

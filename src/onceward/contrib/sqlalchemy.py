@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import Connection, text
-from sqlalchemy.ext.asyncio import AsyncConnection, AsyncSession
-from sqlalchemy.orm import Session
+from sqlalchemy import text
 
 from onceward.calls import Call, Row
 from onceward.contrib import named_placeholders
+
+if TYPE_CHECKING:
+    from sqlalchemy import Connection
+
+    # Importing this while the program runs needs greenlet, which sync users may not have.
+    from sqlalchemy.ext.asyncio import AsyncConnection, AsyncSession
+    from sqlalchemy.orm import Session
 
 
 def fetch(connection: Session | Connection, call: Call[Any]) -> Sequence[Row]:

@@ -63,7 +63,10 @@ class Claims:
     def limits(self, lanes: Sequence[str], room: int) -> list[int] | None:
         if not self._limited:
             return None
-        return [room if (most := self._limits[lane]) is None else max(0, most - self.in_lane[lane]) for lane in lanes]
+        return [
+            room if (most := self._limits[lane]) is None else max(0, most - self.in_lane[lane])
+            for lane in lanes
+        ]
 
     def floors(self, now: float) -> dict[str, dict[int, int]] | None:
         """None: look from the beginning."""

@@ -38,7 +38,8 @@ class Health:
                 text = json.dumps(body).encode() + b"\n"
                 writer.write(
                     f"HTTP/1.1 {status}\r\nContent-Type: application/json\r\nContent-Length: {len(text)}\r\n"
-                    "Connection: close\r\n\r\n".encode() + text
+                    "Connection: close\r\n\r\n".encode()
+                    + text
                 )
                 await writer.drain()
         writer.close()

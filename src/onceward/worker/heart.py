@@ -68,7 +68,10 @@ class Heart:
         conn = self._conn
         if conn is not None:
             # On a duplicate: the descriptor itself stays libpq's to close.
-            with contextlib.suppress(OSError, psycopg.Error), socket.socket(fileno=os.dup(conn.fileno())) as sock:
+            with (
+                contextlib.suppress(OSError, psycopg.Error),
+                socket.socket(fileno=os.dup(conn.fileno())) as sock,
+            ):
                 sock.shutdown(socket.SHUT_RDWR)
 
     def watch(self) -> None:
@@ -93,7 +96,12 @@ class Heart:
                 self._close()
                 if self._stop.is_set():
                     return
-                log.warning("heartbeat_failed", worker=str(self._worker_id), error=str(error), silence=round(self.silence, 1))
+                log.warning(
+                    "heartbeat_failed",
+                    worker=str(self._worker_id),
+                    error=str(error),
+                    silence=round(self.silence, 1),
+                )
                 if self.silence > self._lease / 2:
                     # Stop before anybody may take the jobs away: the lease is half over and nobody answers.
                     self._on_lost("no heartbeat for half the lease")

@@ -46,7 +46,9 @@ class Processes:
                 raise
             except (EOFError, OSError):
                 child.kill()
-                raise RemoteError("ProcessDied", "the handler's process ended without an answer", "") from None
+                raise RemoteError(
+                    "ProcessDied", "the handler's process ended without an answer", ""
+                ) from None
             self._free.append(child)
         result, error = answer
         if error is not None:

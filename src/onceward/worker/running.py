@@ -235,7 +235,9 @@ class Runner:
     def take_back(self, claimed_before: float | None = None) -> list[Job]:
         """Jobs that have not begun (all, or those that have waited too long)."""
         waiting = [*self._queue, *self._threads.waiting]
-        if not waiting or (claimed_before is not None and min(job.claimed_at for job in waiting) >= claimed_before):
+        if not waiting or (
+            claimed_before is not None and min(job.claimed_at for job in waiting) >= claimed_before
+        ):
             return []
         taken = [*self._queue, *self._threads.take_back()]
         self._queue.clear()

@@ -12,6 +12,7 @@ import signal
 import sys
 import time
 from dataclasses import replace
+from pathlib import Path
 from types import FrameType
 from typing import Any
 
@@ -34,22 +35,27 @@ def load_app(target: str) -> Onceward:
     if not module_name or not attribute:
         raise InvalidArgument(f"app must be given as package.module:app, got {target!r}")
     # As `python -m` does: programs in the current folder are found.
-    if os.getcwd() not in sys.path:
-        sys.path.insert(0, os.getcwd())
+    here = str(Path.cwd())
+    if here not in sys.path:
+        sys.path.insert(0, here)
     try:
         module = importlib.import_module(module_name)
     except ModuleNotFoundError as error:
         if error.name and (module_name == error.name or module_name.startswith(error.name + ".")):
             raise InvalidArgument(
-                f"module {module_name} does not exist", hint="Run from the folder that contains it, or install it."
+                f"module {module_name} does not exist",
+                hint="Run from the folder that contains it, or install it.",
             ) from None
         raise
     found = getattr(module, attribute, None)
     if not isinstance(found, Onceward):
         apps = [name for name, value in vars(module).items() if isinstance(value, Onceward)]
         raise InvalidArgument(
-            f"{target} is not an Onceward app" if found is not None else f"module {module_name} has no {attribute!r}",
-            hint=nearest_hint(attribute, apps) or (f"It has: {', '.join(apps)}." if apps else "Create one with Onceward()."),
+            f"{target} is not an Onceward app"
+            if found is not None
+            else f"module {module_name} has no {attribute!r}",
+            hint=nearest_hint(attribute, apps)
+            or (f"It has: {', '.join(apps)}." if apps else "Create one with Onceward()."),
         )
     return found
 
@@ -82,7 +88,9 @@ def _work(target: str, settings: WorkerSettings) -> int:
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, _stop, worker, number)
-        health = Health(settings.health_port, lambda: worker.healthy) if settings.health_port is not None else None
+        health = (
+            Health(settings.health_port, lambda: worker.healthy) if settings.health_port is not None else None
+        )
         try:
             if health is not None:
                 port = await health.start()
@@ -142,7 +150,9 @@ class _Parent:
         for index in range(self._settings.processes):
             self._start(index)
         while self._children:
-            multiprocessing.connection.wait([child.sentinel for child in self._children.values()], timeout=1.0)
+            multiprocessing.connection.wait(
+                [child.sentinel for child in self._children.values()], timeout=1.0
+            )
             for index, child in list(self._children.items()):
                 if child.is_alive():
                     continue

@@ -49,7 +49,7 @@ Action = Callable[[Link], Coroutine[Any, Any, None]]
 class Worker:
     """One process's worker.  `await run()` until `stop()`; `await drain()` to empty the lanes once."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - the options of `onceward worker`
         self,
         app: Onceward,
         *,
@@ -88,9 +88,11 @@ class Worker:
         self._lost: str | None = None
         self._draining = False
         self._until_idle = False
-        # While draining the lanes once: nothing was found to promote, then nothing to claim.
+        # While draining the lanes once: nothing was found to promote, then nothing to claim, and nothing
+        # has happened in between.
         self._looked = False
         self._found_nothing = False
+        self._changes = 0
         self._wanted = True
         self._watched_at = 0.0
 
@@ -127,7 +129,11 @@ class Worker:
     @property
     def healthy(self) -> bool:
         """Whether the lease is held and being renewed."""
-        return self._heart is not None and self._lost is None and self._heart.silence < self._lease.total_seconds() / 2
+        return (
+            self._heart is not None
+            and self._lost is None
+            and self._heart.silence < self._lease.total_seconds() / 2
+        )
 
     def wake(self, *_: object) -> None:
         self._wanted = True
@@ -150,7 +156,9 @@ class Worker:
         except UnknownLane as error:
             known = [lane.name for lane in await self._first(calls.lanes())]
             wrong = next(lane for lane in self._lanes if lane not in known)
-            raise UnknownLane(error.message, detail=error.detail, hint=nearest_hint(wrong, known) or error.hint) from None
+            raise UnknownLane(
+                error.message, detail=error.detail, hint=nearest_hint(wrong, known) or error.hint
+            ) from None
         self._lost = None
         later = self.loop.call_soon_threadsafe
         self._heart = Heart(
@@ -162,7 +170,13 @@ class Worker:
             on_lost=lambda why: _quietly(later, self._lose, why),
         )
         self._heart.start()
-        log.info("worker_started", worker=str(self.id), name=self.name, lanes=list(self._lanes), tasks=len(self.app.tasks))
+        log.info(
+            "worker_started",
+            worker=str(self.id),
+            name=self.name,
+            lanes=list(self._lanes),
+            tasks=len(self.app.tasks),
+        )
 
     async def _first(self, call: Call[Any]) -> Any:
         """Run a call before the coordinator runs, through any trouble."""
@@ -224,14 +238,22 @@ class Worker:
             return self._exchange
         if not self._draining and self._maintenance.is_due(now):
             return self._maintain
-        if self._until_idle and not self._draining and not self._tasks and not self._runner.active and not self._found_nothing:
+        if (
+            self._until_idle
+            and not self._draining
+            and not self._tasks
+            and not self._runner.active
+            and not self._found_nothing
+        ):
             return self._exchange if self._looked else self._maintain
         return None
 
     def _exchange_is_wanted(self, now: float) -> bool:
         room = self._room()
         if self._exchanges == 0:
-            return bool(self._done) or (room > 0 and (self._claims.hungry or self._wanted or self._claims.poll_due(now)))
+            return bool(self._done) or (
+                room > 0 and (self._claims.hungry or self._wanted or self._claims.poll_due(now))
+            )
         return len(self._done) >= MANY or (room >= MANY and self._claims.hungry)
 
     def _room(self) -> int:
@@ -260,7 +282,9 @@ class Worker:
             if not is_connection_trouble(error):
                 log.exception("worker_error", worker=str(self.id))
             else:
-                log.warning("connection_lost", worker=str(self.id), error=str(error).strip() or type(error).__name__)
+                log.warning(
+                    "connection_lost", worker=str(self.id), error=str(error).strip() or type(error).__name__
+                )
             await link.rest()
 
     def _pause(self, now: float) -> float:
@@ -329,9 +353,9 @@ class Worker:
                 self._count(job, -1)
         self._claims.finished(len(done))
         claimed = self._claims.learned(rows, asked=room, swept=floors is None, took=took)
-        if self._until_idle:
-            self._found_nothing = self._looked and not claimed and not done and floors is None
-            self._looked = self._looked and not claimed and not done
+        if claimed or done:
+            self._changed()
+        self._found_nothing = self._looked and floors is None and room > 0
         if rows:
             self._take(rows)
         self.passes.send(claimed)
@@ -364,9 +388,11 @@ class Worker:
                 if is_connection_trouble(error) or isinstance(error, asyncio.CancelledError):
                     self._operations.appendleft((call, answer))
                     raise
+                self._changed()
                 if not answer.done():
                     answer.set_exception(error)
             else:
+                self._changed()
                 if not answer.done():
                     answer.set_result(result)
 
@@ -379,8 +405,10 @@ class Worker:
             self._take(rows)
 
     async def _maintain(self, link: Link) -> None:
+        before = self._changes
         await self._maintenance.once(link)
-        self._looked = self._maintenance.is_quiet
+        busy = self._runner.active or self._operations or self._done
+        self._looked = self._maintenance.is_quiet and before == self._changes and not busy
 
     # ------------------------------------------------------------ what happens to jobs
 
@@ -404,6 +432,10 @@ class Worker:
         self._wake.set()
         return answer
 
+    def _changed(self) -> None:
+        self._changes += 1
+        self._looked = self._found_nothing = False
+
     def _settled(self, job: Job, answer: asyncio.Future[Any]) -> None:
         if self._held.pop(job.id, None) is not None:
             self._count(job, -1)
@@ -413,7 +445,9 @@ class Worker:
         if isinstance(error, LeaseLost):
             log.warning("lease_lost", job_id=str(job.id), epoch=job.epoch, worker=str(self.id))
         elif error is not None:
-            log.error("could_not_settle", job_id=str(job.id), task=job.task, error=str(error), worker=str(self.id))
+            log.error(
+                "could_not_settle", job_id=str(job.id), task=job.task, error=str(error), worker=str(self.id)
+            )
 
     def _complete_alone(self, job_id: UUID, epoch: int, result: str | None) -> None:
         job = self._held.get(job_id)
@@ -451,7 +485,13 @@ class Worker:
         for job_id in job_ids:
             job = self._held.get(job_id)
             if job is not None and not job.cancelled:
-                log.info("job_cancel_requested", job_id=str(job_id), task=job.task, attempt=job.attempt, worker=str(self.id))
+                log.info(
+                    "job_cancel_requested",
+                    job_id=str(job_id),
+                    task=job.task,
+                    attempt=job.attempt,
+                    worker=str(self.id),
+                )
                 self._runner.cancel(job)
 
     def _expect_strangers(self) -> None:

@@ -77,7 +77,9 @@ begin
     perform onceward.check_tenant(v_tenant);
   end if;
   if p_epoch is not null then
-    if v_state = 'cancelled' and v_epoch = p_epoch then
+    if v_state = 'cancelled' and v_epoch = p_epoch
+       and exists (select from onceward.attempt_private as t
+                    where t.job_id = p_job_id and t.epoch = p_epoch and t.outcome = 'cancelled') then
       return 'cancelled';
     end if;
     perform onceward.lease_lost(p_job_id, p_epoch);

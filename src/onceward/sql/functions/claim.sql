@@ -155,7 +155,8 @@ begin
     get diagnostics v_count = row_count;
     p_max := p_max - v_count;
     exit when p_max <= 0 or v_round = 2;
-    exit when (select p.promoted from onceward.promote(least(p_max, 1000)) as p) = 0;
+    -- Not bounded by p_max: jobs that turn out to wait for their key must not hide one that does not.
+    exit when (select p.promoted from onceward.promote() as p) = 0;
   end loop;
 end;
 $$;

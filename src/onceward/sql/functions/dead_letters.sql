@@ -12,6 +12,7 @@ as $$
 declare
   v_job   onceward.job_private;
   v_state text;
+  v_cap   integer;
 begin
   select * into v_job from onceward.job_private as j where j.id = p_job_id for update;
   if not found then
@@ -28,8 +29,10 @@ begin
     perform onceward.bad_argument('run_at', p_run_at::text, 'must lie within the next 10 years');
   end if;
   if p_payload is not null and p_payload <> v_job.payload then
-    perform onceward.check_payload_size(p_payload,
-      (select max_payload_bytes from onceward.lane_private where name = v_job.lane), v_job.lane);
+    select max_payload_bytes into v_cap from onceward.lane_private where name = v_job.lane;
+    if pg_column_size(p_payload) > v_cap then
+      perform onceward.payload_too_large(p_payload, v_cap, v_job.lane);
+    end if;
     insert into onceward.payload_edit_private (job_id, edited_at, tenant, edited_by, payload_before)
     values (p_job_id, clock_timestamp(), v_job.tenant, onceward.caller(), v_job.payload);
   end if;
@@ -71,6 +74,9 @@ declare
 begin
   select * into v_job from onceward.archive_private as a where a.id = p_job_id for update;
   if not found then
+    -- Somebody who was faster may have brought it back.
+    perform onceward.wrong_state('requeue', p_job_id, j.state, 'Somebody else has just requeued it.')
+       from onceward.job_private as j where j.id = p_job_id;
     perform onceward.no_such_job(p_job_id);
   end if;
   perform onceward.check_tenant(v_job.tenant);

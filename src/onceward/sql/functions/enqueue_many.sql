@@ -41,10 +41,10 @@ begin
   end if;
   select i into v_big from unnest(p_payloads) with ordinality as u (payload, i) where pg_column_size(u.payload) > v_cap limit 1;
   if found then
-    perform onceward.check_payload_size(p_payloads[v_big], v_cap, p_lane);
+    perform onceward.payload_too_large(p_payloads[v_big], v_cap, p_lane);
   end if;
 
-  select array_agg(onceward.new_id()) into v_ids from generate_series(1, cardinality(p_payloads));
+  v_ids := onceward.new_ids(cardinality(p_payloads));
   if p_keys is not null then
     if cardinality(p_keys) <> cardinality(p_payloads) then
       perform onceward.bad_argument('keys', cardinality(p_keys)::text,

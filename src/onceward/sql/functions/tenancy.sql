@@ -5,15 +5,13 @@
 create or replace function onceward.caller()
   returns name
   language sql stable
-  set search_path = pg_catalog, pg_temp
-as $$ select coalesce(nullif(current_setting('role', true), 'none'), session_user::text)::name $$;
+  return coalesce(nullif(pg_catalog.current_setting('role', true), 'none'), session_user::text)::name;
 comment on function onceward.caller() is 'The role that calls, also inside a security definer function.';
 
 create or replace function onceward.current_tenant()
   returns text
   language sql stable
-  set search_path = pg_catalog, pg_temp
-as $$ select nullif(current_setting('onceward.tenant', true), '') $$;
+  return nullif(pg_catalog.current_setting('onceward.tenant', true), '');
 comment on function onceward.current_tenant() is 'The tenant this session acts for, or null.';
 
 create or replace function onceward.sees_all_tenants()

@@ -1,0 +1,5 @@
+"""`python -m onceward.cli`: the program `onceward`."""
+
+from onceward.cli.main import main
+
+main()

@@ -1,0 +1,191 @@
+"""What happens to worker processes: killed, stopped past their lease, asked to leave, hogged by a handler."""
+
+from __future__ import annotations
+
+import time
+
+from tests.crash import clients
+from tests.crash.arena import Arena, Life, Verdict, until
+from tests.crash.clients import Work
+from tests.crash.ledger import History
+
+LEASE = 2.0
+
+
+def kills(arena: Arena, *, kills: int, jobs: int, workers: int = 4) -> Verdict:
+    """SIGKILL, spread evenly over the jobs; a new process takes each dead one's place."""
+    fleet = [_worker(arena) for _ in range(workers)]
+    producers = clients.produce(arena, jobs, backlog=max(2000, jobs // 20))
+    # Rolled-back enqueues make fewer jobs than tokens: the last kill comes well before the end.
+    step = 0.9 * jobs / kills
+    for count in range(kills):
+        arena.progress(lambda: arena.done() >= count * step, what=f"job {count * step:.0f} done", within=60)  # noqa: B023 - called at once
+        index = arena.random.randrange(workers)
+        victim = fleet[index]
+        arena.signal(victim, "kill")
+        fleet[index] = _worker(arena)
+    problems = clients.finish(producers)
+    arena.until_quiet()
+    history = arena.history()
+    return arena.verdict(
+        "worker killed",
+        {"kills": kills, "jobs": jobs},
+        facts={"longest_until_next_claim_s": _longest_gap(history), **_told(producers)},
+        problems=problems,
+    )
+
+
+def zombies(arena: Arena, *, zombies: int, at_once: int = 8, healthy: int = 2) -> Verdict:
+    """SIGSTOP past the lease while handlers run; others finish their jobs; SIGCONT: every late write is refused."""
+    victims = [_worker(arena, concurrency=3) for _ in range(at_once)]
+    for _ in range(healthy):
+        _worker(arena, concurrency=30)
+
+    def work(rng):
+        task = "stubborn" if rng.random() < 0.8 else "work"
+        return Work(task, rng.randrange(250, 400), "tx" if rng.random() < 0.7 else "plain")
+
+    producers = clients.produce(arena, 100_000_000, producers=1, work=work, batch=50, backlog=200)
+    count = rounds = 0
+    while count < zombies:
+        rounds += 1
+        arena.until_registered(*victims)
+        until(lambda: all(_at_work(arena, life) for life in victims), what="every victim has begun a job")
+        for life in victims:
+            arena.signal(life, "stop")
+        held = {life: _at_work(arena, life) for life in victims}
+        jobs = [job for attempts in held.values() for job, _ in attempts]
+        until(
+            lambda: arena.value(
+                "select count(*) from onceward.jobs where id = any (%s::uuid[]) and state <> 'done'", jobs  # noqa: B023
+            )
+            == 0,
+            what="the jobs of stopped workers done by others",
+        )
+        for life in victims:
+            arena.signal(life, "cont")
+        until(lambda: not any(_at_work(arena, life) & held[life] for life in victims), what="woken handlers at their end")  # noqa: B023
+        # A worker that held nothing was stopped for nothing.
+        count += sum(bool(attempts) for attempts in held.values())
+    producers[0].stop()
+    problems = clients.finish(producers)
+    arena.until_quiet()
+    late = _late_writes(arena.history())
+    if late["accepted"]:
+        problems.append(f"{late['accepted']} late writes were accepted")
+    if not late["refused"]:
+        problems.append("no late write was tried")
+    return arena.verdict(
+        "zombie", {"zombies": count, "rounds": rounds}, facts={"late_writes": late}, problems=problems
+    )
+
+
+def deploys(arena: Arena, *, deploys: int, jobs: int, workers: int = 4) -> Verdict:
+    """SIGTERM under load, one worker after the other: nothing is lost and no attempt is used up."""
+    grace = 0.3
+    fleet = [_worker(arena, grace=grace, lease=10.0) for _ in range(workers)]
+
+    def work(rng):
+        # Some handlers outlast the grace and are interrupted.
+        long = rng.random() < 0.1
+        return Work("work", rng.randrange(400, 1200) if long else rng.randrange(60), "tx" if rng.random() < 0.3 else "plain")
+
+    producers = clients.produce(arena, jobs, work=work, backlog=400)
+    slowest = 0.0
+    for count in range(deploys):
+        index = count % workers
+        leaving = fleet[index]
+        arena.until_registered(leaving)
+        asked = time.monotonic()
+        arena.signal(leaving, "term")
+        fleet[index] = _worker(arena, grace=grace, lease=10.0)
+        arena.until_exited(leaving, 60)
+        slowest = max(slowest, time.monotonic() - asked)
+    problems = clients.finish(producers)
+    arena.until_quiet()
+    outcomes = dict(arena.query("select outcome, count(*) from onceward.attempts group by 1"))
+    if odd := set(outcomes) - {"done", "released"}:
+        problems.append(f"attempts ended as {sorted(odd)}")
+    if burned := arena.value("select count(*) from onceward.jobs where attempt <> 1"):
+        problems.append(f"{burned} jobs have used up more than one attempt")
+    if codes := [life.code for life in arena.lives if life.code not in {0, None}]:
+        problems.append(f"exit codes {codes}")
+    return arena.verdict(
+        "rolling deploy",
+        {"deploys": deploys, "jobs": jobs},
+        facts={"outcomes": outcomes, "slowest_exit_s": round(slowest, 2), **_told(producers)},
+        problems=problems,
+    )
+
+
+def hogs(arena: Arena, *, hogs: int, seconds: float = 6.0) -> Verdict:
+    """Handlers that keep the interpreter, or the event loop, busy for longer than the lease: nobody is rescued."""
+    for _ in range(2):
+        _worker(arena, concurrency=3, lease=3.0)
+
+    def work(rng):
+        return Work(rng.choice(["hog", "hog_sync"]), int(seconds * 1000))
+
+    problems = clients.finish(clients.produce(arena, hogs, producers=1, work=work, batch=2))
+    arena.until_quiet(within=60 + 4 * seconds)
+    rescued = arena.value("select count(*) from onceward.attempts where outcome = 'rescued'")
+    if rescued:
+        problems.append(f"{rescued} false rescues")
+    return arena.verdict("handler hogs the GIL", {"hogs": hogs}, facts={"rescued": rescued}, problems=problems)
+
+
+# ---------------------------------------------------------------- helpers
+
+
+def _worker(arena: Arena, **settings) -> Life:
+    return arena.spawn(**{"concurrency": 10, "lease": LEASE, "grace": 5.0, "poll": 0.5, **settings})
+
+
+def _told(producers: list[clients.Producer]) -> dict[str, int]:
+    return {
+        name: sum(getattr(producer, name) for producer in producers)
+        for name in ("acknowledged", "unknown", "rolled_back")
+    }
+
+
+def _at_work(arena: Arena, life: Life) -> set[tuple[str, int]]:
+    """Attempts that this process has begun and not ended, by its own marks."""
+    path = arena.folder / f"effects-{life.number}.log"
+    open_now: set[tuple[str, int]] = set()
+    if path.exists():
+        for line in path.read_text().splitlines():
+            kind, job, epoch, *_ = line.split()
+            if kind == "begin":
+                open_now.add((job, int(epoch)))
+            elif kind == "end":
+                open_now.discard((job, int(epoch)))
+    return open_now
+
+
+def _late_writes(history: History) -> dict[str, int]:
+    """Writes tried by attempts that were under way when their process was stopped, and had lost the job by then."""
+    current = {job: row.epoch for job, row in history.jobs.items()}
+    late = {"refused": 0, "accepted": 0, "unknown": 0}
+    for mark in history.txs:
+        stopped = any(what == "stop" and when < mark.mono for what, when in history.processes.get(mark.life, ()))
+        if stopped and mark.epoch < current.get(mark.job, 0):
+            late["accepted" if mark.word == "ok" else mark.word] += 1
+    return late
+
+
+def _longest_gap(history: History) -> float:
+    """Seconds from the death of a process to the next claim of a job it was working on, at worst."""
+    gone = {life: when for life, events in history.processes.items() for what, when in events if what == "exit"}
+    killed = {life for life, events in history.processes.items() if any(what == "kill" for what, _ in events)}
+    if not history.begins:
+        return 0.0
+    offset = history.begins[0].wall - history.begins[0].mono
+    ended = {(mark.job, mark.epoch) for mark in history.ends}
+    started = {(row.job, row.epoch): row.started * 1000 for row in history.attempts}
+    longest = 0
+    for mark in history.begins:
+        if mark.life in killed and mark.life in gone and (mark.job, mark.epoch) not in ended:
+            again = started.get((mark.job, mark.epoch + 1))
+            if again is not None:
+                longest = max(longest, again - (gone[mark.life] + offset))
+    return round(longest / 1e9, 2)

@@ -1,0 +1,175 @@
+"""The application that crash tests run: every handler leaves marks outside the database."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import threading
+import time
+from collections.abc import Iterator
+from datetime import timedelta
+from pathlib import Path
+
+import psycopg
+
+from onceward import Onceward, Snooze
+from onceward.errors import LeaseLost, from_database
+from onceward.worker import Job
+from tests.crash.ledger import Ledger
+
+app = Onceward()
+EFFECT = "insert into public.effect (token, job_id, epoch) values (%s, %s, %s)"
+COMPLETE = "select onceward.complete(%s, %s)"
+
+
+class _Here:
+    """What this process knows of itself; set once after the fork."""
+
+    life = 0
+    dsn = ""
+    ledger: Ledger | None = None
+    local = threading.local()
+    idle: list[psycopg.AsyncConnection] = []
+
+
+def configure(*, folder: Path, life: int, dsn: str) -> None:
+    _Here.life, _Here.dsn = life, dsn
+    _Here.ledger = Ledger(folder / f"effects-{life}.log")
+
+
+def mark(kind: str, job: Job, word: str) -> None:
+    assert _Here.ledger is not None
+    _Here.ledger.write(kind, job.id, job.epoch, _Here.life, time.monotonic_ns(), time.time_ns(), word)
+
+
+class _Attempt:
+    how = "ok"
+
+
+@contextlib.contextmanager
+def attempt(job: Job, token: str) -> Iterator[_Attempt]:
+    """Begin and end marks; the end is on record before the worker hears of it."""
+    mark("begin", job, token)
+    here = _Attempt()
+    try:
+        yield here
+    except asyncio.CancelledError:
+        here.how = "cancelled"
+        raise
+    except BaseException:
+        here.how = "failed"
+        raise
+    finally:
+        mark("end", job, here.how)
+
+
+class Trouble(Exception):
+    """What handlers raise on purpose."""
+
+
+@app.task(name="work")
+async def work(token: str, job: Job, ms: int = 0, mode: str = "plain") -> Snooze | None:
+    with attempt(job, token) as here:
+        await asyncio.sleep(ms / 1000)
+        if mode == "tx":
+            await _effect(job, token)
+        return _odd_end(job, mode, here)
+
+
+@app.task(name="work_sync")
+def work_sync(token: str, job: Job, ms: int = 0, mode: str = "plain") -> Snooze | None:
+    """The same in a thread.  It looks whether it was told to stop, as a sync handler should."""
+    with attempt(job, token) as here:
+        until = time.monotonic() + ms / 1000
+        while (left := until - time.monotonic()) > 0:
+            time.sleep(min(left, 0.02))
+            if job.cancelled:
+                raise Trouble("told to stop")
+        if mode == "tx":
+            _effect_sync(job, token)
+        return _odd_end(job, mode, here)
+
+
+@app.task(name="stubborn")
+def stubborn(token: str, job: Job, ms: int = 0, mode: str = "plain") -> None:
+    """Never looks whether it may still run: what makes a zombie dangerous."""
+    with attempt(job, token):
+        time.sleep(ms / 1000)
+        if mode == "tx":
+            _effect_sync(job, token)
+
+
+@app.task(name="hog")
+async def hog(token: str, job: Job, ms: int = 0, mode: str = "plain") -> None:
+    """Keeps the event loop to itself."""
+    with attempt(job, token):
+        _burn(ms)
+
+
+@app.task(name="hog_sync")
+def hog_sync(token: str, job: Job, ms: int = 0, mode: str = "plain") -> None:
+    """Keeps the interpreter's lock busy from a thread."""
+    with attempt(job, token):
+        _burn(ms)
+
+
+def _burn(ms: int) -> None:
+    until = time.monotonic() + ms / 1000
+    while time.monotonic() < until:
+        sum(range(200))
+
+
+def _odd_end(job: Job, mode: str, here: _Attempt) -> Snooze | None:
+    if mode == "poison" or (mode == "flaky" and job.attempt == 1):
+        raise Trouble(mode)
+    if mode == "snooze" and job.epoch == 1:
+        here.how = "snoozed"
+        return Snooze(timedelta(milliseconds=10))
+    return None
+
+
+# ---------------------------------------------------------------- effects inside the engine's transaction
+
+
+async def _effect(job: Job, token: str) -> None:
+    """The effect and the end of the job are one transaction."""
+    conn = _Here.idle.pop() if _Here.idle else None
+    try:
+        if conn is None or conn.closed:
+            conn = await psycopg.AsyncConnection.connect(_Here.dsn, autocommit=True, connect_timeout=5)
+        async with asyncio.timeout(10):
+            await conn.execute("begin")
+            await conn.execute(EFFECT, [token, job.id, job.epoch])
+            await conn.execute(COMPLETE, [job.id, job.epoch])
+            await conn.execute("commit")
+    except BaseException as error:
+        if conn is not None:
+            with contextlib.suppress(Exception):
+                await conn.close()
+        _told(job, error)
+        raise
+    mark("tx", job, "ok")
+    _Here.idle.append(conn)
+
+
+def _effect_sync(job: Job, token: str) -> None:
+    conn = getattr(_Here.local, "conn", None)
+    try:
+        if conn is None or conn.closed:
+            conn = _Here.local.conn = psycopg.connect(_Here.dsn, autocommit=True, connect_timeout=5)
+        conn.execute("begin")
+        conn.execute(EFFECT, [token, job.id, job.epoch])
+        conn.execute(COMPLETE, [job.id, job.epoch])
+        conn.execute("commit")
+    except BaseException as error:
+        if conn is not None:
+            conn.close()
+        _told(job, error)
+        raise
+    mark("tx", job, "ok")
+
+
+def _told(job: Job, error: BaseException) -> None:
+    mark("tx", job, "refused" if isinstance(from_database(error), LeaseLost) else "unknown")
+
+

@@ -1,0 +1,127 @@
+"""The application that the SDK tests run: one task per behaviour."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from datetime import timedelta
+
+from pydantic import BaseModel, Field
+
+from onceward import Cancel, Job, Onceward, PermanentFailure, Retry, Snooze
+
+app = Onceward(version="test")
+AT_ONCE = Retry(waits=[timedelta(0)])
+started = threading.Event()
+seen: list[object] = []
+
+
+class Order(BaseModel):
+    number: int = Field(gt=0)
+    note: str = ""
+
+
+@app.task
+async def greet(name: str, times: int = 1) -> str:
+    return " ".join([f"Hello {name}"] * times)
+
+
+@app.task
+def greet_slowly(name: str) -> str:
+    return f"Hello {name}"
+
+
+@app.task(lane="orders", priority=5, max_attempts=3)
+async def ship(order: Order) -> dict[str, int]:
+    return {"shipped": order.number}
+
+
+@app.task(retry=AT_ONCE, max_attempts=3)
+async def flaky(job: Job, good_at: int) -> int:
+    if job.attempt < good_at:
+        raise ValueError(f"attempt {job.attempt} of {good_at}")
+    return job.attempt
+
+
+@app.task(retry=AT_ONCE)
+def hopeless() -> None:
+    raise PermanentFailure("the address does not exist", hint="Ask the customer.")
+
+
+@app.task
+async def later(job: Job) -> object:
+    seen.append(job.attempt)
+    return Snooze(timedelta(hours=1), "not yet") if len(seen) == 1 else "done"
+
+
+@app.task
+def unneeded() -> Cancel:
+    return Cancel("nobody wants it")
+
+
+@app.task
+async def measured(job: Job) -> None:
+    await job.progress({"percent": 50})
+
+
+@app.task
+def measured_in_a_thread(job: Job) -> None:
+    job.progress({"percent": 70})
+
+
+@app.task
+async def endless(job: Job) -> None:
+    started.set()
+    await asyncio.Event().wait()
+
+
+@app.task
+def stubborn(job: Job) -> str:
+    started.set()
+    while not job.cancelled:
+        threading.Event().wait(0.01)
+    raise RuntimeError("told to stop")
+
+
+@app.task(timeout=timedelta(milliseconds=50), retry=AT_ONCE, max_attempts=1)
+async def too_slow() -> None:
+    await asyncio.Event().wait()
+
+
+@app.task(timeout=timedelta(milliseconds=50), max_attempts=1)
+def too_slow_in_a_thread(job: Job) -> None:
+    while not job.cancelled:
+        threading.Event().wait(0.01)
+
+
+@app.task
+async def unspeakable() -> object:
+    return {"bad": float("nan")}
+
+
+@app.task
+async def enormous() -> str:
+    return "x" * 300_000
+
+
+@app.task(retry=AT_ONCE, max_attempts=1)
+async def poisoned_error() -> None:
+    raise ValueError("nul \x00 and surrogate \ud800 " + "long " * 5000)
+
+
+@app.task(executor="process", max_attempts=1)
+def square(n: int) -> int:
+    return n * n
+
+
+@app.task(executor="process", max_attempts=1)
+def dies(n: int) -> None:
+    import os
+
+    os._exit(n)
+
+
+@app.task(executor="process", max_attempts=1, timeout=timedelta(seconds=2))
+def spins() -> None:
+    while True:
+        pass

@@ -1,0 +1,116 @@
+"""NOTIFY is a hint: sent only when somebody may be asleep, at most once per lane and statement."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+
+
+@pytest.fixture
+def heard(db):
+    """What a listener hears of a call."""
+    listener = db.connect()
+    listener.execute("listen onceward")
+
+    def hear(call):
+        call()
+        # Notifications come with the reply to the next query: no waiting for what may not come.
+        listener.execute("select 1")
+        return sorted(notice.payload for notice in listener.notifies(timeout=0))
+
+    return hear
+
+
+@pytest.fixture
+def asleep(db):
+    db.answer("declare_lanes", names=["mail", "ocr"])
+    db.worker("a", lanes=["default", "mail"])
+    db.exchange(lanes=["default", "mail"], max=1, sleep=True)
+
+
+def test_nobody_is_woken_when_nobody_sleeps(db, heard):
+    db.worker("a")
+
+    assert heard(db.enqueue) == []
+
+
+def test_an_enqueue_wakes_the_lane(db, asleep, heard):
+    assert heard(lambda: db.enqueue(lane="mail")) == ["mail"]
+
+
+def test_a_lane_that_no_sleeper_serves_is_not_woken(db, asleep, heard):
+    assert heard(lambda: db.enqueue(lane="ocr")) == []
+
+
+def test_many_jobs_wake_a_lane_once(db, asleep, heard):
+    assert heard(lambda: db.enqueue_many("ocr", [{}] * 100)) == ["default"]
+
+
+def test_a_scheduled_job_wakes_nobody_until_it_is_due(db, asleep, heard):
+    assert heard(lambda: db.enqueue(run_at=db.now() + timedelta(seconds=30))) == []
+    db.clock.advance("30 s")
+    assert heard(db.promote) == ["default"]
+
+
+def test_a_blocked_job_wakes_somebody_to_admit_it(db, asleep, heard):
+    assert heard(lambda: db.enqueue(concurrency_key="k")) == ["default"]
+
+
+def test_jobs_of_two_lanes_that_become_due_wake_both(db, asleep, heard):
+    for lane in ("default", "mail"):
+        db.enqueue_many("ocr", [{}] * 3, lane=lane, run_at=db.now() + timedelta(seconds=30))
+    db.clock.advance("30 s")
+
+    assert heard(db.promote) == ["default", "mail"]
+
+
+@pytest.mark.parametrize("how", ["requeue", "release", "rescue", "resume", "admit", "run now"])
+def test_whatever_makes_a_job_ready_wakes_its_lane(db, asleep, heard, how):
+    match how:
+        case "requeue":
+            job = db.dead_letter(worker="b")
+            call = lambda: db.requeue(job)
+        case "release":
+            db.running(worker="b")
+            call = lambda: db.call("release", worker_id=db.worker("b"))
+        case "rescue":
+            db.running(worker="b")
+            db.run("update onceward.worker_private set expires_at = onceward.now() where id = %s", db.worker("b"))
+            call = db.rescue
+        case "resume":
+            db.answer("pause_lane", name="default")
+            call = lambda: db.answer("resume_lane", name="default")
+        case "admit":
+            running = db.running(worker="b", concurrency_key="k")
+            db.enqueue(concurrency_key="k")
+            db.promote()
+            call = lambda: db.complete(running)
+        case "run now":
+            job = db.enqueue(run_at=db.now() + timedelta(hours=1))
+            call = lambda: db.answer("run_now", job_id=job)
+    heard(lambda: None)
+
+    assert heard(call) == ["default"]
+
+
+def test_a_rolled_back_enqueue_wakes_nobody(db, asleep, heard):
+    conn = db.connect(autocommit=False)
+
+    def roll_back():
+        db.on(conn).enqueue()
+        conn.rollback()
+
+    assert heard(roll_back) == []
+
+
+def test_a_worker_that_does_not_renew_its_sleep_is_not_woken_any_more(db, asleep, heard):
+    db.clock.advance("1 min")
+
+    assert heard(db.enqueue) == []
+
+
+def test_a_retired_worker_is_not_woken(db, asleep, heard):
+    db.call("retire_worker", worker_id=db.worker("a"))
+
+    assert heard(db.enqueue) == []
