@@ -57,11 +57,11 @@ class TestTransactions:
 
     def test_psycopg_async(self, onceward_database, rows, commit, count):
         async def main():
-            async with AsyncClient(app=shop.app) as client:
-                async with await psycopg.AsyncConnection.connect(onceward_database) as conn:
-                    await conn.execute("insert into account values ('Ada')")
-                    await client.enqueue(shop.greet, PAYLOAD, connection=conn)
-                    await (conn.commit() if commit else conn.rollback())
+            client = AsyncClient(app=shop.app)
+            async with await psycopg.AsyncConnection.connect(onceward_database) as conn:
+                await conn.execute("insert into account values ('Ada')")
+                await client.enqueue(shop.greet, PAYLOAD, connection=conn)
+                await (conn.commit() if commit else conn.rollback())
 
         asyncio.run(main())
         assert rows() == count

@@ -91,9 +91,7 @@ def resident_megabytes(pid: int) -> float:
 def import_milliseconds(statement: str) -> float:
     """How long a statement of imports takes in a new interpreter, the start of that not counted."""
     program = (
-        "import time; began = time.perf_counter()\n"
-        f"{statement}\n"
-        "print((time.perf_counter() - began) * 1000)"
+        f"import time; began = time.perf_counter()\n{statement}\nprint((time.perf_counter() - began) * 1000)"
     )
     shown = subprocess.run(
         [sys.executable, "-c", program], check=True, capture_output=True, text=True, timeout=60

@@ -199,9 +199,7 @@ def deep_rate(bench: Bench, name: str, *, scheduled: int) -> float:
             raise OncewardError("no job was handled")
         began, seen = time.monotonic(), stage.handled()
         stage.wait_handled(sizes.deep, timeout=sizes.window_delay)
-        found = steady_rate(
-            stage, windows=sizes.windows, seconds=sizes.window_seconds, total=sizes.deep
-        )
+        found = steady_rate(stage, windows=sizes.windows, seconds=sizes.window_seconds, total=sizes.deep)
         if found:
             return statistics.median(found)
         # All gone before the first window was over.

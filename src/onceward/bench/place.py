@@ -80,7 +80,9 @@ class Place:
             self.server.create_database(name)
             prepare(name)
             with self.connect(name) as connection:
-                connection.execute("create table caller_row (id bigint generated always as identity, note text)")
+                connection.execute(
+                    "create table caller_row (id bigint generated always as identity, note text)"
+                )
                 # Bring what the template left in the log to an end before anything is measured.
                 connection.execute("vacuum analyze")
             self._templates[system] = name

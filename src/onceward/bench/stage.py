@@ -176,7 +176,9 @@ class Stage:
 def _environment(place: Place, system: System, database: str, folder: Path) -> dict[str, str]:
     # Variables that name another server, or change how Python runs, are not for these processes.
     kept = {
-        name: value for name, value in os.environ.items() if not name.startswith(("PG", "PYTHON", "ONCEWARD_"))
+        name: value
+        for name, value in os.environ.items()
+        if not name.startswith(("PG", "PYTHON", "ONCEWARD_"))
     }
     path = [str(place.folder / "lib")]
     if system.python == sys.executable:

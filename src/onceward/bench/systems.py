@@ -148,4 +148,3 @@ def versions(python: str, packages: tuple[str, ...]) -> dict[str, str | None]:
     shown = subprocess.run([python, "-c", program, *packages], check=True, capture_output=True, timeout=60)
     found: dict[str, str | None] = json.loads(shown.stdout)
     return found
-

@@ -71,7 +71,9 @@ def one_line(text: object) -> str:
 
 
 def to_json(value: object) -> Json:
-    """Plain JSON: dataclasses as objects, times as ISO 8601 in UTC, durations as seconds."""
+    """Plain JSON: records as objects, times as ISO 8601 in UTC, durations as seconds."""
+    if hasattr(value, "_asdict"):
+        value = value._asdict()
     if is_dataclass(value) and not isinstance(value, type):
         return {field.name: to_json(getattr(value, field.name)) for field in fields(value)}
     if isinstance(value, datetime):

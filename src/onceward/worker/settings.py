@@ -25,5 +25,6 @@ class WorkerSettings:
     grace: timedelta = GRACE
     poll: timedelta = POLL
     health_port: int | None = None
+    health_host: str = "127.0.0.1"
     log_format: LogFormat = "text"
     name: str | None = None

@@ -89,7 +89,9 @@ def _work(target: str, settings: WorkerSettings) -> int:
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, _stop, worker, number)
         health = (
-            Health(settings.health_port, lambda: worker.healthy) if settings.health_port is not None else None
+            Health(settings.health_port, lambda: worker.healthy, host=settings.health_host)
+            if settings.health_port is not None
+            else None
         )
         try:
             if health is not None:

@@ -135,9 +135,13 @@ class Worker:
             and self._heart.silence < self._lease.total_seconds() / 2
         )
 
-    def wake(self, *_: object) -> None:
+    def wake(self) -> None:
         self._wanted = True
         self._wake.set()
+
+    def _notified(self, lane: str) -> None:
+        if lane in self._lanes:
+            self.wake()
 
     async def _register(self) -> None:
         await self._first(calls.declare_lanes([lane for lane in self._lanes if lane in self.app.lanes]))
@@ -165,7 +169,7 @@ class Worker:
             self._dsn,
             self.id,
             lease=self._lease,
-            on_wake=lambda lane: _quietly(later, self.wake, lane),
+            on_wake=lambda lane: _quietly(later, self._notified, lane),
             on_cancel=lambda ids: _quietly(later, self._cancel_jobs, ids),
             on_lost=lambda why: _quietly(later, self._lose, why),
         )

@@ -10,13 +10,14 @@ from typing import Any
 import psycopg
 
 from onceward import AsyncClient, Client
+from onceward.registry import Task
 from onceward.requests import EnqueueOptions
 
 from .engine_tasks import app, count, count_filled, count_in_thread, hold
 from .producer import Batch, Producer
 
 A_DAY = timedelta(days=1)
-TASKS = {"count": count, "count_in_thread": count_in_thread, "hold": hold}
+TASKS: dict[str, Task[Any, Any]] = {"count": count, "count_in_thread": count_in_thread, "hold": hold}
 
 
 def make_producer(client: str = "async", task: str = "count") -> Producer:

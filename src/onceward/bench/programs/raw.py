@@ -110,7 +110,10 @@ class RawProducer(Producer):
         await self._line.run(ONE_AND_NOTIFY if sent else ONE, json.dumps({"sent": sent}))
 
     async def many(self, batch: Batch) -> None:
-        payload: dict[str, object] = {"sent": 0, **({"filling": "x" * batch.filling} if batch.filling else {})}
+        payload: dict[str, object] = {
+            "sent": 0,
+            **({"filling": "x" * batch.filling} if batch.filling else {}),
+        }
         texts = [json.dumps(payload) for _ in range(batch.count)]
         if self._bulk == "copy":
             await self._line.copy("work", ["task", "payload"], [("count", text) for text in texts])

@@ -1,0 +1,133 @@
+"""Worker processes as they run in production: started, asked for their health, signalled, killed."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from contextlib import contextmanager
+
+import psutil
+import pytest
+
+from onceward import Client
+from tests.sdk import stage
+
+CODE = """
+import sys
+from datetime import timedelta
+from onceward.worker import WorkerSettings, run_worker
+sys.exit(run_worker("tests.sdk.stage:app", WorkerSettings(log_format="json", **eval(sys.argv[1]))))
+"""
+
+
+@contextmanager
+def process(dsn, **settings):
+    child = subprocess.Popen(
+        [sys.executable, "-c", CODE, repr({"dsn": dsn, **settings})],
+        stderr=subprocess.PIPE,
+        text=True,
+        env=os.environ,
+    )
+    try:
+        yield child
+    finally:
+        for one in (
+            [*psutil.Process(child.pid).children(recursive=True), child] if child.poll() is None else []
+        ):
+            one.kill()
+        child.wait()
+        child.stderr.close()
+
+
+def log_line(child, event, **fields):
+    """The next log line of this event; lines before it are passed over."""
+    for line in child.stderr:
+        if line.startswith("{"):
+            entry = json.loads(line)
+            if entry["event"] == event and fields.items() <= entry.items():
+                return entry
+    raise AssertionError(f"no {event}")
+
+
+def until(condition, *, seconds=30.0):
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        if value := condition():
+            return value
+    raise AssertionError("it never happened")
+
+
+@pytest.fixture
+def client(onceward_database):
+    with Client(onceward_database, app=stage.app) as client:
+        yield client
+
+
+def test_a_worker_tells_its_health_and_drains_on_sigterm(onceward_database, client):
+    job = client.enqueue(stage.echo, {"text": "hi"})
+    with process(onceward_database, health_port=0) as child:
+        port = log_line(child, "health_port_open")["port"]
+        log_line(child, "worker_started")
+        assert client.wait(job) == "hi"
+        for path, body in [("healthz", {"status": "alive"}), ("readyz", {"status": "ready"})]:
+            with urllib.request.urlopen(f"http://127.0.0.1:{port}/{path}") as answer:
+                assert json.load(answer) == body
+        with pytest.raises(urllib.error.HTTPError, match="404"):
+            urllib.request.urlopen(f"http://127.0.0.1:{port}/else")
+        child.send_signal(signal.SIGTERM)
+        assert log_line(child, "worker_stopped")["handed_back"] == 0
+        assert child.wait(30) == 0
+
+
+@pytest.mark.parametrize("task", ["hangs", "hangs_in_a_thread"])
+def test_a_second_signal_stops_at_once_and_hands_the_job_back(onceward_database, client, task):
+    job = client.enqueue(task)
+    with process(onceward_database) as child:
+        until(lambda: client.job(job).progress)
+        child.send_signal(signal.SIGTERM)
+        log_line(child, "signal_received", signal="SIGTERM")
+        child.send_signal(signal.SIGTERM)
+        assert child.wait(30) == 0
+    found = client.job(job)
+    assert (found.state, found.attempt) == ("ready", 0)
+
+
+def test_log_lines_carry_job_task_attempt_and_worker_but_no_payload(onceward_database, client):
+    job = client.enqueue(stage.fails, {"secret": "swordfish"})
+    with process(onceward_database) as child:
+        line = log_line(child, "job_failed")
+        assert (line["job_id"], line["task"], line["attempt"]) == (str(job.id), "fails", 1)
+        assert line["worker"]
+        assert "swordfish" not in json.dumps(line)
+
+
+def test_processes_that_die_are_replaced_and_all_stop_together(onceward_database, client):
+    with process(onceward_database, processes=2) as child:
+        log_line(child, "worker_started")
+        log_line(child, "worker_started")
+        workers = [
+            one
+            for one in psutil.Process(child.pid).children()
+            if "resource_tracker" not in " ".join(one.cmdline())
+        ]
+        assert len(workers) == 2
+        workers[0].kill()
+        assert log_line(child, "process_died")["exit_code"] == -signal.SIGKILL
+        log_line(child, "worker_started")
+        job = client.enqueue(stage.echo, {"text": "still here"})
+        assert client.wait(job) == "still here"
+        child.send_signal(signal.SIGTERM)
+        assert child.wait(30) == 0
+    assert not any(one.is_running() and one.status() != psutil.STATUS_ZOMBIE for one in workers)
+
+
+def test_a_worker_waits_for_a_database_that_is_not_there_yet(onceward_database, client):
+    with process("host=127.0.0.1 port=1 dbname=none connect_timeout=1") as child:
+        assert "refused" in log_line(child, "database_unreachable")["error"]
+        assert child.poll() is None
