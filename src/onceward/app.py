@@ -71,12 +71,14 @@ class Onceward:
         """The lanes that the tasks name, and `default`."""
         return sorted({"default", *(task.options.lane for task in self.tasks.values())})
 
-    def client(self, dsn: str | None = None) -> Client:
+    def client(self, dsn: str | None = None, *, tenant: str | None = None) -> Client:
+        """A client that knows these tasks.  A role that does not own the schema reads jobs of its tenant only."""
         from onceward.client import Client
 
-        return Client(dsn or self.dsn, app=self)
+        return Client(dsn or self.dsn, app=self, tenant=tenant)
 
-    def async_client(self, dsn: str | None = None) -> AsyncClient:
+    def async_client(self, dsn: str | None = None, *, tenant: str | None = None) -> AsyncClient:
+        """Like `client`, for asyncio code."""
         from onceward.client import AsyncClient
 
-        return AsyncClient(dsn or self.dsn, app=self)
+        return AsyncClient(dsn or self.dsn, app=self, tenant=tenant)

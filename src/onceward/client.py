@@ -18,11 +18,10 @@ from psycopg_pool import AsyncConnectionPool, ConnectionPool
 
 from onceward import calls, contrib, jsonsafe
 from onceward.calls import Call
-from onceward.errors import UnknownJob, is_connection_trouble
+from onceward.errors import is_connection_trouble, is_pooler_trouble
 from onceward.model import AttemptInfo, JobFilter, JobInfo, JobRef, Json, LaneInfo
 from onceward.requests import (
     CONNECT_TIMEOUT,
-    POOL_OPTIONS,
     TRIES,
     AnyJob,
     AnyTask,
@@ -33,6 +32,7 @@ from onceward.requests import (
     gave_up,
     is_stale,
     job_id_of,
+    no_such_job,
 )
 
 if TYPE_CHECKING:
@@ -86,7 +86,11 @@ class Client(Requests):
                         contrib.run(conn, calls.set_tenant(self._tenant))
                         return contrib.run(conn, call)
             except Exception as error:
-                if not tries or not is_connection_trouble(error):
+                if is_pooler_trouble(error) and self._prepare_after is not None:
+                    self._prepare_after = None
+                    self.close()
+                    tries += 1
+                elif not tries or not is_connection_trouble(error):
                     raise
 
     def enqueue(
@@ -168,9 +172,8 @@ class Client(Requests):
 
     def _declare(self, connection: Any) -> None:
         if not self._lanes_declared and self._app is not None:
-            self.run(calls.declare_lanes(self._app.lanes), connection=connection)
-            # In the caller's transaction it may still be rolled back: then it is declared again.
-            self._lanes_declared = connection is None
+            created = self.run(calls.declare_lanes(self._app.lanes), connection=connection)
+            self._learn_of_lanes(created, in_callers_transaction=connection is not None)
 
     def _connections(self) -> ConnectionPool[SyncConnection]:
         if self._pool is None:
@@ -178,7 +181,7 @@ class Client(Requests):
                 self._resolve(),
                 min_size=0,
                 max_size=self._pool_size,
-                kwargs=POOL_OPTIONS,
+                kwargs=self._connection_options(),
                 check=_check,
                 open=True,
             )
@@ -227,7 +230,11 @@ class AsyncClient(Requests):
                         await contrib.run_async(conn, calls.set_tenant(self._tenant))
                         return await contrib.run_async(conn, call)
             except Exception as error:
-                if not tries or not is_connection_trouble(error):
+                if is_pooler_trouble(error) and self._prepare_after is not None:
+                    self._prepare_after = None
+                    await self.close()
+                    tries += 1
+                elif not tries or not is_connection_trouble(error):
                     raise
 
     async def enqueue(
@@ -309,8 +316,8 @@ class AsyncClient(Requests):
 
     async def _declare(self, connection: Any) -> None:
         if not self._lanes_declared and self._app is not None:
-            await self.run(calls.declare_lanes(self._app.lanes), connection=connection)
-            self._lanes_declared = connection is None
+            created = await self.run(calls.declare_lanes(self._app.lanes), connection=connection)
+            self._learn_of_lanes(created, in_callers_transaction=connection is not None)
 
     async def _connections(self) -> AsyncConnectionPool[AsyncConnection]:
         if self._pool is None:
@@ -318,7 +325,7 @@ class AsyncClient(Requests):
                 self._resolve(),
                 min_size=0,
                 max_size=self._pool_size,
-                kwargs=POOL_OPTIONS,
+                kwargs=self._connection_options(),
                 check=_check_async,
                 open=False,
             )
@@ -329,7 +336,7 @@ class AsyncClient(Requests):
 
 def _found(job: AnyJob, found: JobInfo | None) -> JobInfo:
     if found is None:
-        raise UnknownJob(f"job {job_id_of(job)} does not exist")
+        raise no_such_job(job_id_of(job))
     return found
 
 

@@ -184,6 +184,11 @@ def _translate(error: BaseException, state: str) -> OncewardError | None:
     return None
 
 
+def is_pooler_trouble(error: BaseException) -> bool:
+    """Whether a pooler has handed us a session that does not know our prepared statements.  Nothing was executed."""
+    return isinstance(error, psycopg.Error) and error.sqlstate in {"26000", "42P05"}
+
+
 def is_connection_trouble(error: BaseException) -> bool:
     """Whether the same call may pass on a new connection."""
     if isinstance(error, (OSError, TimeoutError)):

@@ -28,7 +28,7 @@ AnyJob = JobRef | UUID | str
 # How long a call may wait for a connection, and how often a repeatable call is tried on a new one.
 CONNECT_TIMEOUT = 15.0
 TRIES = 3
-POOL_OPTIONS: dict[str, Any] = {
+CONNECTION_OPTIONS: dict[str, Any] = {
     "autocommit": True,
     "application_name": "onceward client",
     "connect_timeout": 10,
@@ -68,10 +68,20 @@ class Requests:
         self._app = app
         self._tenant = tenant
         self._pool_size = pool_size
+        self._prepare_after: int | None = 3
         self._lanes_declared = app is None or app.lanes == ["default"]
+        self._lanes_unsure = False
+
+    def _connection_options(self) -> dict[str, Any]:
+        return {**CONNECTION_OPTIONS, "prepare_threshold": self._prepare_after}
 
     def _resolve(self) -> str:
         return resolve_dsn(self._given_dsn or (self._app.dsn if self._app else None))
+
+    def _learn_of_lanes(self, created: int, *, in_callers_transaction: bool) -> None:
+        # What a caller's transaction created may still be rolled back, and looks as if it existed until then.
+        self._lanes_unsure = in_callers_transaction and (self._lanes_unsure or created > 0)
+        self._lanes_declared = not self._lanes_unsure
 
     def _enqueue(self, task: AnyTask, payload: Payload | None, given: EnqueueOptions) -> Call[JobRef]:
         name, known = self._task(task)
@@ -154,7 +164,7 @@ def job_id_of(job: AnyJob) -> UUID:
 def ended(job_id: UUID, found: tuple[str, Json, Json, str | None] | None) -> tuple[bool, Json]:
     """Whether the job is over, and its result; raises when it ended without one."""
     if found is None:
-        raise UnknownJob(f"job {job_id} does not exist")
+        raise no_such_job(job_id)
     state, result, error, note = found
     if state == "done":
         return True, result
@@ -166,6 +176,15 @@ def ended(job_id: UUID, found: tuple[str, Json, Json, str | None] | None) -> tup
             hint=f'See "onceward job show {job_id}".',
         )
     return False, None
+
+
+def no_such_job(job_id: UUID) -> UnknownJob:
+    # Row-level security hides the jobs of others without a word.
+    return UnknownJob(
+        f"job {job_id} does not exist",
+        detail="It was never committed, or this client may not see it.",
+        hint='A role that does not own the schema sees the jobs of one tenant: client(tenant="default").',
+    )
 
 
 def gave_up(job_id: UUID, timeout: timedelta) -> WaitTimeout:

@@ -98,6 +98,9 @@ def drain(stage: Stage, total: int, bench: Bench, *, workers: int = 1, extra: in
     memory = stage.memory()
     if done >= total and not extra and not stage.wait_finished(timeout=30):
         raise OncewardError("jobs were handled but not finished within 30 s")
+    if seen >= total / 2:
+        # Too few jobs for a rate: gone with the first batches.  Count from the start of the worker, which is too low.
+        seen, now = 0, began
     return Drained((done - seen) / (time.monotonic() - now), connections, memory)
 
 
@@ -195,15 +198,15 @@ def deep_rate(bench: Bench, name: str, *, scheduled: int) -> float:
         stage.fill(sizes.deep, chunk=sizes.chunk)
         stage.settle()
         stage.start()
+        began = time.monotonic()
         if not stage.wait_handled(1, timeout=START_SECONDS):
             raise OncewardError("no job was handled")
-        began, seen = time.monotonic(), stage.handled()
         stage.wait_handled(sizes.deep, timeout=sizes.window_delay)
         found = steady_rate(stage, windows=sizes.windows, seconds=sizes.window_seconds, total=sizes.deep)
         if found:
             return statistics.median(found)
-        # All gone before the first window was over.
-        return (stage.handled() - seen) / (time.monotonic() - began)
+        # All gone before the first window was over: too few jobs.  Count from the start of the worker.
+        return stage.handled() / (time.monotonic() - began)
 
 
 def horizon(bench: Bench, name: str) -> Figures:

@@ -118,14 +118,18 @@ class DatabaseServer:
     def create(self, name: str, *, template: str = "template1", owner: str | None = None) -> Database:
         """An empty database, or a copy of another; its full name tells whose it is."""
         name = f"onceward_test_{self._tag}_{name}"
-        command = sql.SQL("create database {} template {}").format(sql.Identifier(name), sql.Identifier(template))
+        command = sql.SQL("create database {} template {}").format(
+            sql.Identifier(name), sql.Identifier(template)
+        )
         if owner is not None:
             command += sql.SQL(" owner {}").format(sql.Identifier(owner))
         self._administer(command)
         return Database(name, make_conninfo(self.admin_dsn, dbname=name))
 
     def drop(self, database: Database) -> None:
-        self._administer(sql.SQL("drop database if exists {} with (force)").format(sql.Identifier(database.name)))
+        self._administer(
+            sql.SQL("drop database if exists {} with (force)").format(sql.Identifier(database.name))
+        )
 
     def close(self) -> None:
         """Stop a server of our own and remove it; on another one, remove the template.  Roles stay there."""

@@ -116,6 +116,8 @@ class Heart:
                 self._dsn,
                 autocommit=True,
                 application_name="onceward heart",
+                # One short call a second gains nothing from being prepared, and a pooler may not keep it.
+                prepare_threshold=None,
                 connect_timeout=max(2, int(self._lease / 6)),
             )
             # Behind a transaction pooler this hears nothing, and polling does the work.

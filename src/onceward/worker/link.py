@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 import psycopg
 
 from onceward.calls import Call
-from onceward.errors import from_database
+from onceward.errors import from_database, is_pooler_trouble
 
 T = TypeVar("T")
 # A call that takes longer is given up and repeated on a new connection; all worker calls are repeatable.
@@ -26,6 +26,7 @@ class Link:
         self._name = name
         self._conn: psycopg.AsyncConnection[tuple[Any, ...]] | None = None
         self._pause = FIRST_PAUSE
+        self._prepare_after: int | None = 3
 
     @property
     def is_open(self) -> bool:
@@ -46,6 +47,9 @@ class Link:
             if ours is not None:
                 raise ours from error
             await self.close()
+            if is_pooler_trouble(error):
+                self._prepare_after = None
+                return await self.run(call)
             raise
         self._pause = FIRST_PAUSE
         return call.parse(rows)
@@ -66,6 +70,7 @@ class Link:
             self._dsn,
             autocommit=True,
             application_name=self._name,
+            prepare_threshold=self._prepare_after,
             connect_timeout=5,
             keepalives_idle=5,
             keepalives_interval=3,
