@@ -43,7 +43,7 @@ class Onceward:
     def task(self, handler: Callable[P, R], /) -> Task[P, R]: ...
     @overload
     def task(self, **options: Unpack[TaskOptions]) -> Callable[[Callable[P, R]], Task[P, R]]: ...
-    def task(self, handler: Callable[..., Any] | None = None, /, **options: Any) -> Any:
+    def task(self, handler: Callable[..., Any] | None = None, /, **options: Unpack[TaskOptions]) -> Any:
         """Register a handler.  Options given here are the defaults of its jobs; enqueue can override them."""
         unknown = set(options) - set(TaskOptions.__annotations__)
         if unknown:
@@ -51,8 +51,9 @@ class Onceward:
                 f"a task has no option {', '.join(sorted(unknown))}",
                 hint=f"Options: {', '.join(TaskOptions.__annotations__)}.",
             )
-        name, executor = options.pop("name", None), options.pop("executor", "auto")
-        defaults = with_options(Options(), **options)
+        given: dict[str, Any] = dict(options)
+        name, executor = given.pop("name", None), given.pop("executor", "auto")
+        defaults = with_options(Options(), **given)
 
         def register(function: Callable[..., Any]) -> Task[..., Any]:
             task = build_task(function, name=name, options=defaults, executor=executor)

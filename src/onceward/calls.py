@@ -94,10 +94,11 @@ def enqueue(task: str, payload: str, options: Options) -> Call[JobRef]:
 
 
 def enqueue_many(
-    task: str, payloads: list[str], keys: list[str | None] | None, options: Options
+    task: str, payloads: str, keys: list[str | None] | None, options: Options
 ) -> Call[list[JobRef]]:
     return Call(
-        "select job_id, created from onceward.enqueue_many(%(task)s::text, %(payloads)s::text[]::jsonb[], "
+        "select job_id, created from onceward.enqueue_many(%(task)s::text, "
+        "array(select jsonb_array_elements(%(payloads)s::jsonb)), "
         "%(keys)s::text[], %(lane)s::text, %(priority)s::int, %(run_at)s::timestamptz, %(expires_at)s::timestamptz, "
         "%(timeout)s::interval, %(key_window)s::text, %(concurrency_key)s::text, %(concurrency_limit)s::int, "
         "%(max_attempts)s::int, %(retry)s::jsonb, %(tenant)s::text, %(headers)s::jsonb)",

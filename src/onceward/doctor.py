@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 
 import psycopg
 
-from onceward import calls, doctor_calls, doctor_schema, install
+from onceward import calls, doctor_calls, doctor_schema
 from onceward.doctor_model import Finding, Server, listed, span
 from onceward.doctor_vacuum import autovacuum, dead_rows, pinned_xmin
 from onceward.errors import OncewardError
@@ -41,7 +41,7 @@ def examine(server: Server) -> list[Finding]:
         ("autovacuum", lambda: [autovacuum(server, settings)]),
         ("dead rows", lambda: [dead_rows(server)]),
     ]
-    if install.status(server.connection).installed:
+    if server.run(doctor_calls.has_schema()):
         looks += [
             ("engine clock", lambda: [engine_clock(server)]),
             ("partitions", lambda: [partitions(server)]),

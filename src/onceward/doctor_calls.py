@@ -114,6 +114,13 @@ def settings(names: Sequence[str]) -> Call[dict[str, str]]:
     )
 
 
+def has_schema() -> Call[bool]:
+    """Whether the schema is there, also for a role that may not look into it."""
+    return Call(
+        "select to_regnamespace('onceward') is not null", {}, lambda rows: bool(rows[0][0]), repeatable=True
+    )
+
+
 def in_recovery() -> Call[bool]:
     return Call("select pg_catalog.pg_is_in_recovery()", {}, lambda rows: bool(rows[0][0]), repeatable=True)
 

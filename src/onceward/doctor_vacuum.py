@@ -6,14 +6,17 @@ from collections.abc import Sequence
 from datetime import timedelta
 
 from onceward import doctor_calls
-from onceward.doctor_calls import Pin, TableHealth
+from onceward.doctor_calls import Pin, Reach, TableHealth
 from onceward.doctor_model import Finding, Server, listed, span
 
 OLD_TRANSACTION = timedelta(minutes=5)
 
 
 def pinned_xmin(server: Server) -> Finding:
-    pins = server.run(doctor_calls.pins())
+    return pinned_finding(server.run(doctor_calls.pins()), server.reach)
+
+
+def pinned_finding(pins: Sequence[Pin], reach: Reach) -> Finding:
     old = [pin for pin in pins if pin.since is None or pin.since > OLD_TRANSACTION]
     if old:
         return Finding(
@@ -23,13 +26,13 @@ def pinned_xmin(server: Server) -> Finding:
             "Rows that died since then cannot be removed; claiming slows down as they pile up.",
             _unpin(old[0]),
         )
-    if not server.reach.sees_activity:
+    if not reach.sees_activity:
         return Finding(
             "pinned xmin",
             "warn",
             "not visible",
-            f'Role "{server.reach.user}" cannot see the transactions of other roles.',
-            f'grant pg_read_all_stats to "{server.reach.user}"',
+            f'Role "{reach.user}" cannot see the transactions of other roles.',
+            f'grant pg_read_all_stats to "{reach.user}"',
         )
     value = f"oldest: {_shown(pins[0])}" if pins else "nobody"
     return Finding(

@@ -5,12 +5,12 @@ from __future__ import annotations
 import difflib
 import inspect
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Generic, Literal, ParamSpec, TypeVar, get_type_hints
 
-from pydantic import BaseModel, ConfigDict, PydanticUserError, ValidationError, create_model
-from pydantic_core import PydanticSerializationError
+from pydantic import BaseModel, ConfigDict, PydanticUserError, TypeAdapter, ValidationError, create_model
+from pydantic_core import PydanticSerializationError, SchemaSerializer
 
 from onceward import jsonsafe
 from onceward.errors import InvalidArgument, InvalidPayload, UnknownTask
@@ -41,6 +41,8 @@ class Task(Generic[P, R]):
     model_parameter: str | None
     model: type[BaseModel] | None
     is_async: bool = field(init=False)
+    # Validates and writes lists of payloads; made when first needed.
+    _many: TypeAdapter[Any] | None = field(init=False, default=None, repr=False)
 
     def __post_init__(self) -> None:
         self.is_async = inspect.iscoroutinefunction(self.handler)
@@ -69,7 +71,23 @@ class Task(Generic[P, R]):
         except ValidationError as error:
             raise self._invalid(error) from None
         # Only what was sent is stored: a default that changes later applies to jobs that wait.
-        return _to_json(valid)
+        return _to_json(valid.__pydantic_serializer__, valid, 1)
+
+    def dump_many(self, payloads: Sequence[Mapping[str, Json] | BaseModel]) -> str:
+        """Validated JSON text of a list of payloads, in one go."""
+        plain = [
+            item.model_dump(mode="json", exclude_unset=True) if isinstance(item, BaseModel) else item
+            for item in payloads
+        ]
+        if self.model is None or not all(isinstance(item, Mapping) for item in plain):
+            return "[" + ",".join(map(self.dump, plain)) + "]"
+        if self._many is None:
+            self._many = TypeAdapter(list[self.model])  # type: ignore[name-defined] - a type made while the program runs
+        try:
+            valid = self._many.validator.validate_python(plain)
+        except ValidationError as error:
+            raise self._invalid(error) from None
+        return _to_json(self._many.serializer, valid, len(plain))
 
     def arguments(self, payload: Json) -> dict[str, Any]:
         """The handler's keyword arguments for a stored payload.  Raises InvalidPayload."""
@@ -197,15 +215,17 @@ def _payload_parameters(
     return context, fields, None, None
 
 
-def _to_json(valid: BaseModel) -> str:
+def _to_json(serializer: SchemaSerializer, valid: object, count: int) -> str:
     # pydantic writes JSON many times faster than we can, but it turns NaN into null and keeps NUL: when
     # either may be there, look closely.
     try:
-        text = valid.__pydantic_serializer__.to_json(valid, exclude_unset=True, by_alias=True)
+        text = serializer.to_json(valid, exclude_unset=True, by_alias=True)
     except PydanticSerializationError:
         text = b"null"
-    if b"null" in text or b"\\u0000" in text or text.count(b"{") + text.count(b"[") > jsonsafe.MAX_DEPTH:
-        return jsonsafe.dumps(valid.model_dump(mode="json", exclude_unset=True, by_alias=True))
+    deep = text.count(b"{") + text.count(b"[") > jsonsafe.MAX_DEPTH * count
+    if deep or b"null" in text or b"\\u0000" in text:
+        plain = serializer.to_python(valid, mode="json", exclude_unset=True, by_alias=True)
+        return jsonsafe.dumps(plain, what="payload" if count == 1 else "payloads")
     return text.decode()
 
 

@@ -28,6 +28,8 @@ AnyJob = JobRef | UUID | str
 # How long a call may wait for a connection, and how often a repeatable call is tried on a new one.
 CONNECT_TIMEOUT = 15.0
 TRIES = 3
+# jsonb holds a quarter of a gigabyte; stay well below.
+MOST_AT_ONCE = 64 * 1024 * 1024
 CONNECTION_OPTIONS: dict[str, Any] = {
     "autocommit": True,
     "application_name": "onceward client",
@@ -95,13 +97,23 @@ class Requests:
         given: EnqueueOptions,
     ) -> Call[list[JobRef]]:
         name, known = self._task(task)
-        texts = [_dump(known, payload) for payload in payloads]
+        listed = list(payloads)
+        text = (
+            jsonsafe.dumps([_plain(item) for item in listed], what="payloads")
+            if known is None
+            else known.dump_many(listed)
+        )
+        if len(text) > MOST_AT_ONCE:
+            raise InvalidArgument(
+                f"payloads must be at most {MOST_AT_ONCE} bytes together, got {len(text)}",
+                hint="Call enqueue_many in parts; parts in one transaction stay all or nothing.",
+            )
         if given.get("key") is not None:
             raise InvalidArgument("key cannot be given for many jobs", hint="Pass keys, one per payload.")
-        if keys is not None and len(keys) != len(texts):
-            raise InvalidArgument(f"keys must be as many as payloads ({len(texts)}), got {len(keys)}")
+        if keys is not None and len(keys) != len(listed):
+            raise InvalidArgument(f"keys must be as many as payloads ({len(listed)}), got {len(keys)}")
         return calls.enqueue_many(
-            name, texts, None if keys is None else list(keys), self._options(known, given)
+            name, text, None if keys is None else list(keys), self._options(known, given)
         )
 
     def _task(self, task: AnyTask) -> tuple[str, Task[Any, Any] | None]:
@@ -196,11 +208,13 @@ def gave_up(job_id: UUID, timeout: timedelta) -> WaitTimeout:
 
 
 def _dump(known: Task[Any, Any] | None, payload: Payload | None) -> str:
-    if known is not None:
-        return known.dump(payload)
+    return jsonsafe.dumps(_plain(payload)) if known is None else known.dump(payload)
+
+
+def _plain(payload: Payload | None) -> Json:
     if isinstance(payload, BaseModel):
-        payload = payload.model_dump(mode="json")
-    return jsonsafe.dumps(payload if payload is not None else {})
+        return payload.model_dump(mode="json")
+    return {} if payload is None else payload
 
 
 def _positive(name: str, value: timedelta) -> timedelta:

@@ -3,11 +3,13 @@ from __future__ import annotations
 import contextlib
 import io
 import json
+import secrets
 import sys
 from dataclasses import dataclass
 from typing import Any
 
 import pytest
+from psycopg.conninfo import make_conninfo
 
 from onceward.cli.main import run
 
@@ -69,7 +71,16 @@ def _text(stream: io.TextIOWrapper) -> str:
 
 @pytest.fixture(autouse=True)
 def no_server_is_named(monkeypatch):
-    for name in ("ONCEWARD_DSN", "PGHOST", "PGHOSTADDR", "PGSERVICE", "PGDATABASE", "PGUSER", "PGPASSWORD", "PGPORT"):
+    for name in (
+        "ONCEWARD_DSN",
+        "PGHOST",
+        "PGHOSTADDR",
+        "PGSERVICE",
+        "PGDATABASE",
+        "PGUSER",
+        "PGPASSWORD",
+        "PGPORT",
+    ):
         monkeypatch.delenv(name, raising=False)
 
 
@@ -85,10 +96,22 @@ def cli_alone():
 
 
 @pytest.fixture
-def writes_nothing(db):
-    before = db.contents()
-    yield
-    assert db.contents() == before
+def login(db):
+    """Make a role that may log in and is a member of these; its DSN."""
+    made = []
+
+    def make(*roles: str, password: str | None = None) -> str:
+        name = f"test_{secrets.token_hex(4)}"
+        db.run(f"create role {name} login" + (f" password '{password}'" if password else ""))
+        made.append(name)
+        for role in roles:
+            db.run(f"grant {role} to {name}")
+        return make_conninfo(db.dsn, user=name, password=password)
+
+    yield make
+    for name in made:
+        db.run(f"drop owned by {name}")
+        db.run(f"drop role {name}")
 
 
 @pytest.fixture

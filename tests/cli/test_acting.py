@@ -103,7 +103,9 @@ def test_cancel_reports_each_job_and_fails_if_one_could_not_be(cli, db):
 def test_requeue_with_another_payload_keeps_the_old_one(cli, db):
     job = db.dead_letter("bill", {"amount": 1})
 
-    assert cli.json("job", "requeue", job, "--payload", '{"amount": 2}') == [{"id": str(job), "state": "ready"}]
+    assert cli.json("job", "requeue", job, "--payload", '{"amount": 2}') == [
+        {"id": str(job), "state": "ready"}
+    ]
     assert db.job(job).payload == {"amount": 2}
     assert db.value("select payload_before from onceward.payload_edits") == {"amount": 1}
 
@@ -172,7 +174,9 @@ def test_wait_ends_when_the_job_ends(db):
     command = [sys.executable, "-m", "onceward.cli", "--dsn", db.dsn, "job", "wait", str(claim.job_id)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as waiting:
         # It is waiting as soon as its session is there.
-        while not db.run("select from pg_stat_activity where application_name = 'onceward cli' and datname = current_database()"):
+        while not db.value(
+            "select count(*) from pg_stat_activity where application_name = 'onceward cli' and datname = current_database()"
+        ):
             assert waiting.poll() is None
         db.complete(claim, "finished")
         out, _ = waiting.communicate()
@@ -181,9 +185,15 @@ def test_wait_ends_when_the_job_ends(db):
 
 
 def test_lanes_are_added_paused_and_resumed(cli, db):
-    assert cli.ok("lane", "add", "mail", "--max-payload", "1MiB", "--max-result", "4096").err == 'lane "mail" is set up\n'
+    assert (
+        cli.ok("lane", "add", "mail", "--max-payload", "1MiB", "--max-result", "4096").err
+        == 'lane "mail" is set up\n'
+    )
     assert "exists already" in cli.ok("lane", "add", "mail").err
-    assert db.one("select max_payload_bytes, max_result_bytes from onceward.lanes where name = 'mail'") == (1048576, 4096)
+    assert db.one("select max_payload_bytes, max_result_bytes from onceward.lanes where name = 'mail'") == (
+        1048576,
+        4096,
+    )
 
     assert "is paused" in cli.ok("lane", "pause", "mail", "--reason", "provider is down").err
     assert "paused already" in cli.ok("lane", "pause", "mail").err

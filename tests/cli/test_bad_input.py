@@ -107,13 +107,19 @@ def test_a_payload_file_that_is_no_text_is_refused(cli, tmp_path):
 
 
 def test_a_payload_of_standard_input_is_named_as_such(cli):
-    assert "line 2, column 1 of standard input" in cli.refused(2, "job", "enqueue", "mail.send", "-", stdin="{\n")
+    assert "line 2, column 1 of standard input" in cli.refused(
+        2, "job", "enqueue", "mail.send", "-", stdin="{\n"
+    )
 
 
 @pytest.mark.parametrize(
     ("arguments", "status", "fragments"),
     [
-        (["job", "list", "--state", "redy"], 2, ["--state must be one of scheduled, ready", 'Did you mean "ready"?']),
+        (
+            ["job", "list", "--state", "redy"],
+            2,
+            ["--state must be one of scheduled, ready", 'Did you mean "ready"?'],
+        ),
         (["job", "list", "--lane", "mial"], 1, ['lane "mial" does not exist', 'Did you mean "mail"?']),
         (["job", "list", "--limit", "0"], 2, ["--limit must be at least 1, got 0"]),
         (["job", "list", "--limit", "x"], 2, ["--limit must be a whole number, got 'x'"]),
@@ -122,7 +128,11 @@ def test_a_payload_of_standard_input_is_named_as_such(cli):
         (["job", "wait", "42"], 2, ["job id must be a UUID, got '42'"]),
         (["job", "cancel"], 2, ["missing argument"]),
         (["lane", "add", "no spaces"], 1, ["lane must be 1 to 100 letters", "no spaces"]),
-        (["lane", "add", "big", "--max-payload", "huge"], 2, ["--max-payload must be a size, got 'huge'", "1MiB"]),
+        (
+            ["lane", "add", "big", "--max-payload", "huge"],
+            2,
+            ["--max-payload must be a size, got 'huge'", "1MiB"],
+        ),
         (["lane", "add", "big", "--max-payload", "5000MiB"], 2, ["between 1 byte and 256 MiB"]),
         (["lane", "pause", "mial"], 1, ['lane "mial" does not exist', 'Did you mean "mail"?']),
         (["lane", "resume", "mial"], 1, ['Did you mean "mail"?']),

@@ -66,7 +66,17 @@ def test_job_list_as_a_table_is_not_cut_when_another_program_reads(cli, db):
     answer = cli.ok("job", "list")
 
     assert message.strip() in answer.out
-    assert answer.out.splitlines()[0].split() == ["ID", "STATE", "TASK", "LANE", "TRY", "CREATED", "RUNS", "LAST", "ERROR"]
+    assert answer.out.splitlines()[0].split() == [
+        "ID",
+        "STATE",
+        "TASK",
+        "LANE",
+        "TRY",
+        "CREATED",
+        "RUNS",
+        "LAST",
+        "ERROR",
+    ]
     assert answer.out.count("\n") == 2
 
 
@@ -207,7 +217,9 @@ def test_db_status_and_doctor_and_check_are_json(cli):
     }  # fmt: skip
     for command in (["doctor"], ["db", "check"]):
         findings = cli(*command, "--json").json
-        assert {frozenset(finding) for finding in findings} == {frozenset({"name", "status", "value", "meaning", "action"})}
+        assert {frozenset(finding) for finding in findings} == {
+            frozenset({"name", "status", "value", "meaning", "action"})
+        }
 
 
 def test_an_empty_answer_is_an_empty_document_and_a_message(cli):

@@ -37,6 +37,12 @@ ROOT = Path(__file__).parents[2]
 PATIENCE = 120.0
 TABLES = """
 create table public.effect (id bigserial primary key, token text not null, job_id uuid not null, epoch bigint not null);
+create function public.effect_and_end(p_token text, p_job_id uuid, p_epoch bigint) returns void language plpgsql as $$
+begin
+  insert into public.effect (token, job_id, epoch) values (p_token, p_job_id, p_epoch);
+  perform onceward.complete(p_job_id, p_epoch);
+end;
+$$;
 """
 LIVE = ("ready", "running", "scheduled", "blocked")
 

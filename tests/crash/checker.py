@@ -109,10 +109,11 @@ class _Lookup:
         return end if stop is None else stop
 
     def begun_by_zombie(self, begin: Mark) -> bool:
-        """Claimed before its process was stopped, begun after it was woken."""
+        """Claimed before its process was woken, begun after that.  A call sent before the stop is run during it."""
         row = self.attempts[begin.job].get(begin.epoch)
         claimed = row.started * 1000 - self.offset if row else begin.mono
-        return self.stop_between(begin.life, claimed, begin.mono) is not None
+        events = self.processes.get(begin.life, ())
+        return any(what == "cont" and claimed <= when <= begin.mono for what, when in events)
 
 
 def check(history: History) -> Findings:

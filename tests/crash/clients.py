@@ -187,18 +187,26 @@ class Producer(threading.Thread):
             self.acknowledged += 1
 
 
-def produce(arena: Arena, jobs: int, *, producers: int = 2, **options: Any) -> list[Producer]:
+def produce(arena: Arena, jobs: int, *, producers: int = 2, prefix: str = "p", **options: Any) -> list[Producer]:
     """Start producers that enqueue this many jobs between them."""
     started = []
     for index in range(producers):
         share = jobs // producers + (index < jobs % producers)
-        started.append(Producer(arena, f"p{index}", share, **options))
+        started.append(Producer(arena, f"{prefix}{index}", share, **options))
         started[-1].start()
     return started
 
 
 def finish(producers: list[Producer]) -> list[str]:
     return [problem for producer in producers for problem in producer.finish()]
+
+
+def told(producers: list[Producer]) -> dict[str, int]:
+    """What the producers heard, together."""
+    return {
+        name: sum(getattr(producer, name) for producer in producers)
+        for name in ("acknowledged", "unknown", "rolled_back")
+    }
 
 
 def _payload(work: Work, token: str) -> dict[str, Any]:

@@ -30,7 +30,7 @@ def kills(arena: Arena, *, kills: int, jobs: int, workers: int = 4) -> Verdict:
     return arena.verdict(
         "worker killed",
         {"kills": kills, "jobs": jobs},
-        facts={"longest_until_next_claim_s": _longest_gap(history), **_told(producers)},
+        facts={"slowest_rescue_s": _slowest_rescue(history), **clients.told(producers)},
         problems=problems,
     )
 
@@ -42,8 +42,9 @@ def zombies(arena: Arena, *, zombies: int, at_once: int = 8, healthy: int = 2) -
         _worker(arena, concurrency=30)
 
     def work(rng):
-        task = "stubborn" if rng.random() < 0.8 else "work"
-        return Work(task, rng.randrange(250, 400), "tx" if rng.random() < 0.7 else "plain")
+        if rng.random() < 0.2:
+            return Work("work", rng.randrange(250, 400))
+        return Work("stubborn", rng.randrange(250, 400), "tx" if rng.random() < 0.8 else "plain")
 
     producers = clients.produce(arena, 100_000_000, producers=1, work=work, batch=50, backlog=200)
     count = rounds = 0
@@ -113,7 +114,7 @@ def deploys(arena: Arena, *, deploys: int, jobs: int, workers: int = 4) -> Verdi
     return arena.verdict(
         "rolling deploy",
         {"deploys": deploys, "jobs": jobs},
-        facts={"outcomes": outcomes, "slowest_exit_s": round(slowest, 2), **_told(producers)},
+        facts={"outcomes": outcomes, "slowest_exit_s": round(slowest, 2), **clients.told(producers)},
         problems=problems,
     )
 
@@ -141,13 +142,6 @@ def _worker(arena: Arena, **settings) -> Life:
     return arena.spawn(**{"concurrency": 10, "lease": LEASE, "grace": 5.0, "poll": 0.5, **settings})
 
 
-def _told(producers: list[clients.Producer]) -> dict[str, int]:
-    return {
-        name: sum(getattr(producer, name) for producer in producers)
-        for name in ("acknowledged", "unknown", "rolled_back")
-    }
-
-
 def _at_work(arena: Arena, life: Life) -> set[tuple[str, int]]:
     """Attempts that this process has begun and not ended, by its own marks."""
     path = arena.folder / f"effects-{life.number}.log"
@@ -173,19 +167,19 @@ def _late_writes(history: History) -> dict[str, int]:
     return late
 
 
-def _longest_gap(history: History) -> float:
-    """Seconds from the death of a process to the next claim of a job it was working on, at worst."""
+def _slowest_rescue(history: History) -> float:
+    """Seconds from the death of a process until a job it was working on was ready again, at worst."""
     gone = {life: when for life, events in history.processes.items() for what, when in events if what == "exit"}
     killed = {life for life, events in history.processes.items() if any(what == "kill" for what, _ in events)}
     if not history.begins:
         return 0.0
     offset = history.begins[0].wall - history.begins[0].mono
     ended = {(mark.job, mark.epoch) for mark in history.ends}
-    started = {(row.job, row.epoch): row.started * 1000 for row in history.attempts}
-    longest = 0
+    rescued = {(row.job, row.epoch): row for row in history.attempts if row.outcome == "rescued"}
+    slowest = 0
     for mark in history.begins:
         if mark.life in killed and mark.life in gone and (mark.job, mark.epoch) not in ended:
-            again = started.get((mark.job, mark.epoch + 1))
-            if again is not None:
-                longest = max(longest, again - (gone[mark.life] + offset))
-    return round(longest / 1e9, 2)
+            row = rescued.get((mark.job, mark.epoch))
+            if row is not None and row.ended is not None:
+                slowest = max(slowest, row.ended * 1000 - (gone[mark.life] + offset))
+    return round(slowest / 1e9, 2)

@@ -234,3 +234,12 @@ def test_a_payload_over_the_cap_is_refused(client):
     with pytest.raises(PayloadTooLarge, match='payload must be at most 262144 bytes in lane "default"'):
         client.enqueue(shop.greet, {"name": "x" * 300_000})
     assert client.jobs() == []
+
+
+def test_a_bad_payload_among_many_is_named_by_its_place(client):
+    with pytest.raises(InvalidPayload, match=r"1\.name: Input should be a valid string, got 5"):
+        client.enqueue_many(shop.greet, [{"name": "a"}, {"name": 5}])
+    with pytest.raises(InvalidPayload, match=r"payloads\[1\]\.name contains a NUL character"):
+        client.enqueue_many(shop.greet, [{"name": "a"}, {"name": "\x00"}])
+    assert client.jobs() == []
+    assert client.enqueue_many(shop.greet, []) == []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -10,24 +11,29 @@ from onceward.cli.framework import AsJson
 
 
 def bench(
-    ctx: typer.Context,
     as_json: AsJson = False,
     quick: Annotated[
-        bool, typer.Option("--quick", help="A tenth of the work, for a first impression.")
+        bool, typer.Option("--quick", help="Less of everything, for a first impression.")
     ] = False,
     only: Annotated[
-        str | None, typer.Option(metavar="NAMES", help="Only these measurements, separated by commas.")
+        list[str] | None,
+        typer.Option(metavar="NAMES", help="Only these measurements; repeat it or use commas."),
     ] = None,
     result_file: Annotated[
         str | None,
         typer.Option("--output", metavar="FILE", help="Also write the results to this file, as JSON."),
     ] = None,
+    no_peers: Annotated[bool, typer.Option("--no-peers", help="Only Onceward and the raw limit.")] = False,
 ) -> None:
-    """Measure enqueue, drain and latency on this machine, beside the raw limit and a peer."""
+    """Measure this machine: Onceward beside the raw limit and a peer."""
     from onceward.bench import main as bench_main
 
-    arguments = ["--json"] if as_json else []
-    arguments += ["--quick"] if quick else []
-    arguments += ["--only", only] if only else []
-    arguments += ["--output", result_file] if result_file else []
-    raise typer.Exit(bench_main(arguments) or 0)
+    names = [part.strip() for value in only or () for part in value.split(",") if part.strip()]
+    status = bench_main(
+        as_json=as_json,
+        quick=quick,
+        only=names or None,
+        output=Path(result_file) if result_file else None,
+        peers=not no_peers,
+    )
+    raise typer.Exit(status)

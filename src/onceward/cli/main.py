@@ -121,11 +121,11 @@ def _print_database_error(error: psycopg.Error) -> None:
         )
         return
     diag = error.diag
-    output.print_error(
-        diag.message_primary or " ".join(str(error).split()),
-        detail=diag.message_detail,
-        hint=diag.message_hint,
-    )
+    hint = diag.message_hint
+    if isinstance(error, psycopg.errors.InsufficientPrivilege):
+        hint = '"onceward doctor" tells what the connected role may do.'
+    message = diag.message_primary or " ".join(str(error).split())
+    output.print_error(message, detail=diag.message_detail, hint=hint)
 
 
 def _print_usage_error(error: Any, arguments: Sequence[str]) -> int:

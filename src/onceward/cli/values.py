@@ -16,8 +16,8 @@ from onceward.errors import OncewardError
 from onceward.model import Json
 
 _UNITS = {"ms": 0.001, "s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800}
-_DURATION = re.compile(r"(?:\d+(?:\.\d+)?(?:ms|[smhdw]))+")
-_PART = re.compile(r"(\d+(?:\.\d+)?)(ms|[smhdw])")
+_DURATION = re.compile(r"(?:[0-9]+(?:\.[0-9]+)?(?:ms|[smhdw]))+")
+_PART = re.compile(r"([0-9]+(?:\.[0-9]+)?)(ms|[smhdw])")
 _BYTES = {"": 1, "b": 1, "k": 1024, "kb": 1024, "kib": 1024, "m": 1024**2, "mb": 1024**2, "mib": 1024**2}
 _LARGEST = timedelta(days=36525)
 DURATION_HINT = "Write it like 500ms, 30s, 5m, 2h, 1d or 1h30m."
@@ -108,7 +108,7 @@ def job_ids(values: Sequence[str]) -> list[UUID]:
 def size(option: str, value: str | None) -> int | None:
     if value is None:
         return None
-    match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([a-z]*)", value.strip().lower())
+    match = re.fullmatch(r"([0-9]+(?:\.[0-9]+)?)\s*([a-z]*)", value.strip().lower())
     if match is None or match.group(2) not in _BYTES:
         raise UsageProblem(
             f"{option} must be a size, got {value!r}", hint="Write it in bytes, or like 512KiB or 1MiB."
@@ -175,7 +175,7 @@ def payload(what: str, value: str) -> Json:
     try:
         return json.loads(text, parse_constant=refuse)
     except json.JSONDecodeError as error:
-        line = text.splitlines()[error.lineno - 1] if text.strip() else ""
+        line = text.split("\n")[error.lineno - 1]
         shown = line[max(error.colno - 30, 0) : error.colno + 30]
         raise UsageProblem(
             f"{what} is not JSON: {error.msg.lower()} at line {error.lineno}, column {error.colno}{source}",

@@ -69,7 +69,7 @@ def numbered_placeholders(sql: str) -> tuple[str, tuple[str, ...]]:
 
 
 @cache
-def _adapter(kind: type[Any], *, is_async: bool) -> Any:
+def _adapter(kind: Any, *, is_async: bool) -> Any:
     table = _ASYNC if is_async else _SYNC
     for base in kind.__mro__:
         module = table.get(base.__module__.partition(".")[0])

@@ -31,8 +31,9 @@ grant select on onceward_testing.clock to public;
 create or replace function onceward.now()
   returns timestamptz
   language sql stable
-  set search_path = pg_catalog, pg_temp
-as $$ select coalesce(c.pinned, statement_timestamp() + c.shift) from onceward_testing.clock as c $$;
+begin atomic
+  select coalesce(c.pinned, pg_catalog.statement_timestamp() + c.shift) from onceward_testing.clock as c;
+end;
 """
 
 

@@ -43,7 +43,9 @@ begin
   if p_payload is null then
     perform onceward.bad_argument('payload', null, 'must be JSON, not null');
   end if;
-  if pg_column_size(p_payload) > v_cap then
+  -- A payload that comes compressed from a table counts in full.
+  if pg_column_size(p_payload) > v_cap
+     or (pg_column_compression(p_payload) is not null and octet_length(p_payload::text) > v_cap) then
     perform onceward.payload_too_large(p_payload, v_cap, p_lane);
   end if;
 
@@ -95,7 +97,8 @@ create or replace function onceward.payload_too_large(p_payload jsonb, p_cap int
   set search_path = pg_catalog, pg_temp
 as $$
 begin
-  raise exception 'payload must be at most % bytes in lane "%", got %', p_cap, p_lane, pg_column_size(p_payload)
+  raise exception 'payload must be at most % bytes in lane "%", got %', p_cap, p_lane,
+    greatest(pg_column_size(p_payload), octet_length(p_payload::text))
     using errcode = 'OW003',
           detail  = 'Nothing was written.',
           hint    = 'Store the data elsewhere and enqueue a reference, or raise the lane''s cap with onceward.add_lane.';

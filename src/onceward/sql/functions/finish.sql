@@ -173,7 +173,8 @@ begin
   end if;
   update onceward.job_private
      set progress = p_progress
-   where id = p_job_id and epoch = p_epoch and state = 'running';
+   -- Not state = 'running': see finish_done.
+   where id = p_job_id and epoch = p_epoch and worker_id is not null;
   if not found then
     perform onceward.lease_lost(p_job_id, p_epoch);
   end if;

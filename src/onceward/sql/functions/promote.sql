@@ -1,5 +1,7 @@
 -- Promote: what waited for its time or for its key becomes ready.  Bounded; run by any worker, about once a second
 -- and at the moment it returned as the next one due.
+-- Rows are changed at the place where they were locked (ctid): with the statistics of a queue that had run empty, a join by
+-- id reads the whole table.
 create or replace function onceward.promote(p_limit integer default 1000)
   returns table (promoted integer, expired integer, next_run_at timestamptz, next_in interval)
   language plpgsql security definer
@@ -15,14 +17,14 @@ begin
   select e.expired, e.keys into expired, v_keys from onceward.expire(p_limit) as e;
 
   with due as materialized (
-    select j.id, j.run_at, j.concurrency_key
+    select j.ctid as place, j.id, j.run_at, j.concurrency_key
       from onceward.job_private as j
      where j.state = 'scheduled' and j.run_at <= v_now
      order by j.run_at
      limit p_limit
        for update skip locked
   ), numbered as materialized (
-    select d.id, case when d.concurrency_key is null then nextval('onceward.ready_seq') end as seq
+    select d.place, case when d.concurrency_key is null then nextval('onceward.ready_seq') end as seq
       from (select * from due order by run_at, id) as d
   ), moved as (
     update onceward.job_private as j
@@ -30,7 +32,7 @@ begin
            ready_seq = n.seq,
            admit_pending = case when n.seq is null then true end
       from numbered as n
-     where j.id = n.id
+     where j.ctid = n.place
     returning j.state, j.lane
   )
   select count(*) filter (where m.state = 'ready'), array_agg(distinct m.lane) filter (where m.state = 'ready')
@@ -39,7 +41,7 @@ begin
 
   -- Blocked jobs that nobody has looked at yet.  Once looked at, whoever holds the key lets the next one in.
   with pending as materialized (
-    select j.id from onceward.job_private as j
+    select j.ctid as place from onceward.job_private as j
      where j.state = 'blocked' and j.admit_pending
      order by j.id
      limit p_limit
@@ -48,7 +50,7 @@ begin
     update onceward.job_private as j
        set admit_pending = null
       from pending as p
-     where j.id = p.id
+     where j.ctid = p.place
     returning j.tenant, j.concurrency_key
   )
   select jsonb_agg(distinct jsonb_build_array(s.tenant, s.concurrency_key)) into v_more from seen as s;
@@ -130,19 +132,19 @@ begin
            where j.state = 'blocked' and j.tenant = v_key.tenant and j.concurrency_key = v_key.concurrency_key
            order by j.priority desc, j.id limit 1) as b
     ), next_ones as materialized (
-      select j.id, j.priority
+      select j.ctid as place, j.id, j.priority
         from onceward.job_private as j
        where j.state = 'blocked' and j.tenant = v_key.tenant and j.concurrency_key = v_key.concurrency_key
        order by j.priority desc, j.id
        limit (select r.n from room as r)
          for update skip locked
     ), numbered as materialized (
-      select n.id, nextval('onceward.ready_seq') as seq from (select * from next_ones order by priority desc, id) as n
+      select n.place, nextval('onceward.ready_seq') as seq from (select * from next_ones order by priority desc, id) as n
     ), moved as (
       update onceward.job_private as j
          set state = 'ready', ready_seq = n.seq, admit_pending = null
         from numbered as n
-       where j.id = n.id
+       where j.ctid = n.place
       returning j.lane
     )
     select count(*), coalesce(array_agg(m.lane), '{}') || v_lanes, (select r.n from room as r)

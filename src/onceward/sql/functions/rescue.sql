@@ -11,6 +11,9 @@ declare
   v_lanes  text[] := '{}';
   v_job    onceward.job_private;
   v_keys   jsonb := '[]';
+  v_gone   uuid[];
+  v_here   uuid[];
+  v_found  uuid[];
 begin
   perform onceward.check_limit(p_limit);
   -- Mark first: from here on the worker can neither claim nor renew.
@@ -23,25 +26,33 @@ begin
 
   -- A claim that was under way while its worker was marked commits afterwards: look at the recently retired
   -- again, and, when thorough, at every running job.
-  for v_job in
-    with gone as materialized (
-      select w.id from onceward.worker_private as w
-       where w.retired_at > v_now - interval '10 minutes'
-    ), found as materialized (
-      select j.id from onceward.job_private as j join gone on j.worker_id = gone.id
-       where j.state = 'running'
-      union
+  -- Lists and not joins, in the order of the index: otherwise, with the statistics of a queue that had run empty,
+  -- the whole table is read.
+  v_gone := array(select w.id from onceward.worker_private as w where w.retired_at > v_now - interval '10 minutes');
+  v_found := array(
+    select j.id from onceward.job_private as j
+     where j.state = 'running' and j.worker_id = any (v_gone)
+     order by j.worker_id
+     limit p_limit);
+  if p_thorough then
+    v_here := array(select w.id from onceward.worker_private as w where w.retired_at is null);
+    v_found := v_found || array(
       select j.id from onceward.job_private as j
-       where p_thorough and j.state = 'running'
-         and (not exists (select from onceward.worker_private as w where w.id = j.worker_id and w.retired_at is null)
-              or j.started_at + j.timeout + interval '1 minute' < v_now)
-    )
+       where j.state = 'running'
+         and (j.worker_id <> all (v_here) or j.started_at + j.timeout + interval '1 minute' < v_now)
+       order by j.worker_id
+       limit p_limit);
+  end if;
+  for v_job in
     select j.* from onceward.job_private as j
-     where j.id in (select f.id from found as f) and j.state = 'running'
+     where j.id = any (v_found) and j.worker_id is not null
      order by j.id
      limit p_limit
        for update skip locked
   loop
+    -- Looked at again under its lock: meanwhile it may have been rescued and claimed by a worker that is alive.
+    continue when onceward.worker_is_live(v_job.worker_id)
+              and (v_job.timeout is null or v_job.started_at + v_job.timeout + interval '1 minute' >= v_now);
     v_count := v_count + 1;
     if onceward.rescue_one(v_job) = 'ready' then
       v_lanes := v_lanes || v_job.lane;

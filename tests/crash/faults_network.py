@@ -1,0 +1,112 @@
+"""What happens on the way to the database: replies cut after the commit, calls that arrive late, half-open connections,
+resets, latency."""
+
+from __future__ import annotations
+
+import time
+
+from tests.crash import clients
+from tests.crash.arena import PATIENCE, Arena, Life, Verdict, until
+from tests.crash.proxy import Proxy
+
+# What workers and clients do, and how often each is cut out of a hundred.
+SHARES = {
+    "exchange": 35,
+    "enqueue_many": 15,
+    "enqueue": 8,
+    "fail": 10,
+    "snooze": 8,
+    "commit": 10,
+    "effect_and_end": 8,
+    "heartbeat": 2,
+    "promote": 2,
+    "rescue": 2,
+}
+# A half-open connection is replaced within 15 s; the rest is for a busy machine.
+REPLACED_WITHIN = 15.0
+SLACK = 10.0
+
+
+def cuts(arena: Arena, *, cuts: int, jobs: int, workers: int = 2) -> Verdict:
+    """The reply to a committed call is swallowed and the connection closed; some calls arrive after their client left."""
+    with Proxy(arena.server.port, arena.seed) as proxy:
+        dsn = proxy.dsn(arena.name)
+        for _ in range(workers):
+            _worker(arena, proxy)
+        for kind, share in SHARES.items():
+            count = max(1, cuts * share // 100)
+            late = count // 5 if kind in {"exchange", "fail", "enqueue_many"} else 0
+            proxy.cut(kind, count - late, rate=0.3)
+            if late:
+                proxy.cut(kind, late, rate=0.3, late=True)
+        producers = clients.produce(arena, jobs, dsn=dsn, backlog=300)
+        more = []
+        problems = clients.finish(producers)
+        # The rarer calls need more jobs until all cuts are made.
+        while proxy.cuts_left and len(more) < 50:
+            more.append(clients.Producer(arena, f"more{len(more)}", max(100, jobs // 10), dsn=dsn))
+            more[-1].start()
+            problems += more[-1].finish()
+            arena.until_quiet()
+        arena.until_quiet()
+        if proxy.cuts_left:
+            problems.append(f"{proxy.cuts_left} cuts could not be made")
+        made = {"replies": proxy.cut_replies.total(), "late": proxy.late_calls.total()}
+        return arena.verdict(
+            "commit reply cut",
+            {**made, "jobs": jobs},
+            facts={"replies": dict(proxy.cut_replies), "late": dict(proxy.late_calls), **clients.told([*producers, *more])},
+            problems=problems,
+        )
+
+
+def half_open(arena: Arena, *, hangs: int, jobs: int = 300) -> Verdict:
+    """Connections that stay open and pass nothing on are replaced, and the worker keeps its identity."""
+    with Proxy(arena.server.port, arena.seed) as proxy:
+        life = _worker(arena, proxy, lease=60.0)
+        arena.until_registered(life)
+        problems: list[str] = []
+        slowest = 0.0
+        for count in range(hangs):
+            identities = arena.value("select count(*) from onceward.workers")
+            problems += clients.finish(clients.produce(arena, jobs, producers=1, work=_short, prefix=f"hang{count}-"))
+            before = arena.done()
+            hung = proxy.hang()
+            hung_at = time.monotonic()
+            until(lambda: arena.done() > before or arena.live() == 0, within=PATIENCE, what="work after the hang")  # noqa: B023
+            arena.until_quiet()
+            slowest = max(slowest, time.monotonic() - hung_at)
+            if hung < 2:
+                problems.append(f"only {hung} connections were open")
+            if arena.value("select count(*) from onceward.workers") != identities:
+                problems.append("the worker lost its lease")
+        if slowest > REPLACED_WITHIN + SLACK:
+            problems.append(f"half-open connections were replaced after {slowest:.1f} s")
+        return arena.verdict(
+            "half-open", {"hangs": hangs}, facts={"slowest_s": round(slowest, 1)}, problems=problems
+        )
+
+
+def resets(arena: Arena, *, resets: int, jobs: int, workers: int = 3) -> Verdict:
+    """Latency on every call and connections reset at random: slower, never wrong."""
+    with Proxy(arena.server.port, arena.seed) as proxy:
+        proxy.latency = 0.01
+        for _ in range(workers):
+            _worker(arena, proxy)
+        producers = clients.produce(arena, jobs, dsn=proxy.dsn(arena.name), backlog=300)
+        count = 0
+        while count < resets:
+            done = arena.done()
+            count += proxy.reset(0.3)
+            until(lambda: arena.done() > done or arena.live() == 0, what="work after a reset")  # noqa: B023
+        problems = clients.finish(producers)
+        arena.until_quiet()
+        return arena.verdict("latency and resets", {"resets": count, "jobs": jobs}, facts=clients.told(producers), problems=problems)
+
+
+def _worker(arena: Arena, proxy: Proxy, *, lease: float = 10.0) -> Life:
+    return arena.spawn(dsn=proxy.dsn(arena.name), concurrency=20, lease=lease, grace=5.0, poll=0.5)
+
+
+def _short(rng):
+    return clients.mixed(rng, ms=10)

@@ -1,0 +1,66 @@
+"""What happens to the server: immediate restarts, sessions terminated."""
+
+from __future__ import annotations
+
+import time
+
+import psycopg
+
+from tests.crash import clients
+from tests.crash.arena import Arena, Verdict, until
+
+TERMINATE = """
+select pg_terminate_backend(pid), application_name from pg_stat_activity
+ where datname = current_database() and backend_type = 'client backend' and pid <> pg_backend_pid()
+ order by random() limit %s
+"""
+
+
+def restarts(arena: Arena, *, restarts: int, jobs_each: int = 300, workers: int = 3) -> Verdict:
+    """`pg_ctl stop -m immediate` and start again, under load; the workers come back by themselves."""
+    for _ in range(workers):
+        arena.spawn(concurrency=20, lease=6.0, grace=5.0, poll=0.5)
+    producers = clients.produce(arena, 100_000_000, backlog=1000)
+    slowest = 0.0
+    for _ in range(restarts):
+        before = arena.done()
+        arena.progress(lambda: arena.done() >= before + jobs_each, what="load before the restart", within=60)  # noqa: B023
+        arena.server.embedded.restart_immediate()
+        ready, before = time.monotonic(), arena.done()
+        until(lambda: arena.done() > before, what="work after the restart")  # noqa: B023
+        slowest = max(slowest, time.monotonic() - ready)
+    for producer in producers:
+        producer.stop()
+    problems = clients.finish(producers)
+    arena.until_quiet()
+    return arena.verdict(
+        "hard database restart",
+        {"restarts": restarts},
+        facts={"slowest_until_busy_s": round(slowest, 2), **clients.told(producers)},
+        problems=problems,
+    )
+
+
+def terminated(arena: Arena, *, sessions: int, at_once: int = 3, workers: int = 3) -> Verdict:
+    """`pg_terminate_backend` on sessions chosen at random, of workers, their handlers and clients alike."""
+    for _ in range(workers):
+        arena.spawn(concurrency=20, lease=6.0, grace=5.0, poll=0.5)
+    producers = clients.produce(arena, 100_000_000, backlog=500)
+    hit: dict[str, int] = {}
+    with psycopg.connect(arena.dsn, autocommit=True) as conn:
+        while sum(hit.values()) < sessions:
+            before = arena.done()
+            for gone, name in conn.execute(TERMINATE, [at_once]):
+                if gone:
+                    hit[name] = hit.get(name, 0) + 1
+            until(lambda: arena.done() > before, what="work after sessions were terminated")  # noqa: B023
+    for producer in producers:
+        producer.stop()
+    problems = clients.finish(producers)
+    arena.until_quiet()
+    return arena.verdict(
+        "sessions terminated",
+        {"sessions": sum(hit.values())},
+        facts={"of": hit, **clients.told(producers)},
+        problems=problems,
+    )
