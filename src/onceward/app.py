@@ -43,7 +43,7 @@ class Onceward:
     def task(self, handler: Callable[P, R], /) -> Task[P, R]: ...
     @overload
     def task(self, **options: Unpack[TaskOptions]) -> Callable[[Callable[P, R]], Task[P, R]]: ...
-    def task(self, handler: Callable[..., Any] | None = None, /, **options: Unpack[TaskOptions]) -> Any:
+    def task(self, *handlers: Callable[..., Any], **options: Any) -> Any:
         """Register a handler.  Options given here are the defaults of its jobs; enqueue can override them."""
         unknown = set(options) - set(TaskOptions.__annotations__)
         if unknown:
@@ -51,9 +51,8 @@ class Onceward:
                 f"a task has no option {', '.join(sorted(unknown))}",
                 hint=f"Options: {', '.join(TaskOptions.__annotations__)}.",
             )
-        given: dict[str, Any] = dict(options)
-        name, executor = given.pop("name", None), given.pop("executor", "auto")
-        defaults = with_options(Options(), **given)
+        name, executor = options.pop("name", None), options.pop("executor", "auto")
+        defaults = with_options(Options(), **options)
 
         def register(function: Callable[..., Any]) -> Task[..., Any]:
             task = build_task(function, name=name, options=defaults, executor=executor)
@@ -65,7 +64,7 @@ class Onceward:
             self.tasks[task.name] = task
             return task
 
-        return register if handler is None else register(handler)
+        return register(*handlers) if handlers else register
 
     @property
     def lanes(self) -> list[str]:

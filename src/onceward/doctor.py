@@ -222,7 +222,7 @@ def clock_skew(server: Server) -> Finding:
 
 def skew_finding(skew: timedelta, uncertainty: timedelta) -> Finding:
     milliseconds = skew.total_seconds() * 1000
-    value = f"{milliseconds:+.0f} ms (± {uncertainty.total_seconds() * 1000:.0f})"
+    value = f"{round(milliseconds):+d} ms (± {uncertainty.total_seconds() * 1000:.0f})"
     if abs(skew) - uncertainty <= SKEW:
         return Finding("clock skew", "ok", value, "This machine and the server agree on the time.")
     return Finding(

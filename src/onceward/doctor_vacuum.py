@@ -13,7 +13,8 @@ OLD_TRANSACTION = timedelta(minutes=5)
 
 
 def pinned_xmin(server: Server) -> Finding:
-    return pinned_finding(server.run(doctor_calls.pins()), server.reach)
+    pins = server.run(doctor_calls.pins())
+    return pinned_finding(pins, server.reach)
 
 
 def pinned_finding(pins: Sequence[Pin], reach: Reach) -> Finding:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from dataclasses import dataclass
 from importlib import resources
-from typing import TYPE_CHECKING, LiteralString, cast
+from typing import TYPE_CHECKING
 
 import psycopg
 from psycopg import sql
@@ -222,7 +222,7 @@ def _ensure_roles(conn: psycopg.Connection[tuple[object, ...]]) -> None:
     if complete and is_member and may_create:
         return
     try:
-        conn.execute(cast("LiteralString", _root().joinpath("roles.sql").read_text()))
+        conn.execute(_root().joinpath("roles.sql").read_text())
     except psycopg.errors.InsufficientPrivilege as error:
         raise OncewardError(
             f'role "{user}" may not create the roles of Onceward',
@@ -234,7 +234,7 @@ def _ensure_roles(conn: psycopg.Connection[tuple[object, ...]]) -> None:
 
 def _run(conn: psycopg.Connection[tuple[object, ...]], script: Script) -> None:
     try:
-        conn.execute(cast("LiteralString", script.text))
+        conn.execute(script.text)
     except psycopg.Error as error:
         raise OncewardError(
             f"could not apply {script.name}: {error.diag.message_primary}",

@@ -7,7 +7,8 @@ import inspect
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Generic, Literal, ParamSpec, TypeVar, get_type_hints
+from types import GenericAlias
+from typing import Any, Generic, Literal, ParamSpec, TypeVar, cast, get_type_hints
 
 from pydantic import BaseModel, ConfigDict, PydanticUserError, TypeAdapter, ValidationError, create_model
 from pydantic_core import PydanticSerializationError, SchemaSerializer
@@ -82,7 +83,7 @@ class Task(Generic[P, R]):
         if self.model is None or not all(isinstance(item, Mapping) for item in plain):
             return "[" + ",".join(map(self.dump, plain)) + "]"
         if self._many is None:
-            self._many = TypeAdapter(list[self.model])  # type: ignore[name-defined] - a type made while the program runs
+            self._many = TypeAdapter(cast("Any", GenericAlias(list, self.model)))
         try:
             valid = self._many.validator.validate_python(plain)
         except ValidationError as error:

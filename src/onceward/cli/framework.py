@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 F = TypeVar("F", bound=Callable[..., Any])
 
 # Declared once, for the commands that share them.
-AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON document instead of a table.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
 Id = Annotated[str, typer.Argument(metavar="ID", help="Id of the job.", show_default=False)]
 Ids = Annotated[list[str], typer.Argument(metavar="ID...", help="Ids of jobs.", show_default=False)]
 Delay = Annotated[
@@ -59,8 +59,7 @@ class Command(TyperCommand):
         session = ctx.obj
         if isinstance(session, Session):
             given, args = split_options(args, self.global_options)
-            session.dsn = given.get("--dsn", session.dsn)
-            session.tenant = given.get("--tenant", session.tenant)
+            session.choose(given.get("--dsn"), given.get("--tenant"))
         rest: list[str] = super().parse_args(ctx, args)
         return rest
 

@@ -80,8 +80,10 @@ def globals_(
         bool, typer.Option("--version", help="Print the version.", callback=_print_version, is_eager=True)
     ] = False,
 ) -> None:
-    ctx.obj = Session(dsn, tenant)
-    ctx.call_on_close(ctx.obj.close)
+    session = Session()
+    session.choose(dsn, tenant)
+    ctx.obj = session
+    ctx.call_on_close(session.close)
 
 
 def run(arguments: Sequence[str] | None = None) -> int:

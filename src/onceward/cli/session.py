@@ -41,6 +41,14 @@ class Session:
     tenant: str | None = None
     _connection: Connection | None = field(default=None, repr=False)
 
+    def choose(self, dsn: str | None, tenant: str | None) -> None:
+        """Take what was typed.  An empty text is a variable that was not set, and must not mean everything."""
+        for option, value in (("--dsn", dsn), ("--tenant", tenant)):
+            if value is not None and not value.strip():
+                raise UsageProblem(f"{option} is empty", hint="Leave it out, or give it a value.")
+        self.dsn = self.dsn if dsn is None else dsn
+        self.tenant = self.tenant if tenant is None else tenant
+
     @cached_property
     def conninfo(self) -> str:
         """May start the embedded server."""

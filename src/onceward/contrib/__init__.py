@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Awaitable, Callable, Sequence
-from functools import cache, lru_cache
+from functools import lru_cache
 from importlib import import_module
 from typing import Any, TypeVar
 
@@ -68,8 +68,7 @@ def numbered_placeholders(sql: str) -> tuple[str, tuple[str, ...]]:
     return _PLACEHOLDER.sub(number, sql).replace("%%", "%"), tuple(names)
 
 
-@cache
-def _adapter(kind: Any, *, is_async: bool) -> Any:
+def _adapter(kind: type[Any], *, is_async: bool) -> Any:
     table = _ASYNC if is_async else _SYNC
     for base in kind.__mro__:
         module = table.get(base.__module__.partition(".")[0])

@@ -1,0 +1,47 @@
+"""`demo` and `bench` hand their options on; what they do is tested with them."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+
+@pytest.fixture
+def measured(monkeypatch):
+    calls = []
+    monkeypatch.setattr("onceward.bench.main", lambda **options: calls.append(options) or 1)
+    return calls
+
+
+def test_bench_hands_its_options_on_and_ends_with_its_status(cli_alone, measured):
+    answer = cli_alone(
+        "bench", "--json", "--quick", "--only", "drain, latency", "--output", "b.json", "--no-peers"
+    )
+
+    assert answer.status == 1
+    assert measured == [
+        {
+            "as_json": True,
+            "quick": True,
+            "only": ["drain", "latency"],
+            "output": Path("b.json"),
+            "peers": False,
+        }
+    ]
+
+
+def test_bench_without_options_measures_everything(cli_alone, measured):
+    cli_alone("bench")
+
+    assert measured == [{"as_json": False, "quick": False, "only": None, "output": None, "peers": True}]
+
+
+def test_demo_uses_the_database_that_is_named(cli_alone, monkeypatch):
+    monkeypatch.setenv("ONCEWARD_DSN", "")
+    seen = []
+    monkeypatch.setattr("onceward.demo.run", lambda: seen.append(os.environ["ONCEWARD_DSN"]) or 0)
+
+    assert cli_alone.ok("demo", dsn="dbname=shop")
+    assert seen == ["dbname=shop"]
