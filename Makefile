@@ -39,6 +39,9 @@ check: $(READY) ## Run linter, types, import contracts, the schema snapshot and 
 	@$(BIN)/python -m tools.sizes
 	@echo "==> schema snapshot"
 	@$(ALONE) $(BIN)/python -m tools.snapshot --check
+	@echo "==> generated reference"
+	@$(ALONE) $(BIN)/python -m tools.reference --check
+	@$(ALONE) $(BIN)/python -m tools.cli_reference --check
 	@echo "==> docs"
 	@$(ALONE) $(BIN)/python -m tools.docs
 

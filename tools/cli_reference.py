@@ -11,11 +11,19 @@ from typing import Any
 
 from typer.main import get_command
 
-from onceward.calls import DeadLetterGroup, PayloadEdit
 from onceward.cli.help import Page, page
 from onceward.cli.main import app
 from onceward.doctor_model import Finding
-from onceward.model import AttemptInfo, DeadLetterInfo, JobInfo, JobRef, LaneInfo, WorkerInfo
+from onceward.model import (
+    AttemptInfo,
+    DeadLetterGroup,
+    DeadLetterInfo,
+    JobInfo,
+    JobRef,
+    LaneInfo,
+    PayloadEdit,
+    WorkerInfo,
+)
 
 TARGET = Path("docs/reference/cli.md")
 

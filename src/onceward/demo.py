@@ -143,7 +143,7 @@ def _tell(console: Console, stack: contextlib.ExitStack) -> None:
     crash(stage, workers)
     dead = dead_letter(stage)
     stage.finish()
-    _look_further(console, dead)
+    _look_further(console, dead, embedded=stage.embedded)
 
 
 def enqueue(stage: Stage, dsn: str) -> None:
@@ -216,7 +216,7 @@ def _running(jobs: Sequence[JobInfo], wanted: Sequence[JobRef]) -> int:
     return sum(job.state == "running" for job in jobs if job.id in ids)
 
 
-def _look_further(console: Console, dead: UUID | None) -> None:
+def _look_further(console: Console, dead: UUID | None, *, embedded: bool) -> None:
     here = Path(sys.executable).parent / "onceward"
     with contextlib.suppress(ValueError):
         here = here.relative_to(Path.cwd())
@@ -235,7 +235,8 @@ def _look_further(console: Console, dead: UUID | None) -> None:
         if command:
             console.print(Text.assemble("  ", (command, "cyan")), soft_wrap=True)
             console.print(Text(f"      {meaning}", style="dim"), soft_wrap=True)
-    console.print(Text("Next: docs/quickstart.md. PostgreSQL keeps running; the jobs stay.\n", style="dim"))
+    kept = "PostgreSQL keeps running, and the jobs stay." if embedded else "The jobs stay in the database."
+    console.print(Text(f"{kept} Next: docs/quickstart.md\n", style="dim"))
 
 
 # ---------------------------------------------------------------- the stage
@@ -253,13 +254,14 @@ class Stage:
         self._told: set[tuple[UUID, int]] = set()
         self._seen: dict[UUID, tuple[int, str]] = {}
         self._rescued: set[UUID] = set()
+        self.embedded = False
 
     def introduce(self, dsn: str) -> None:
         with psycopg.connect(dsn) as connection:
             version, database = connection.info.server_version, connection.info.dbname
-        embedded = not os.environ.get("ONCEWARD_DSN") and bool(dsn)
+        self.embedded = not os.environ.get("ONCEWARD_DSN") and bool(dsn)
         server = f"PostgreSQL {version // 10000}.{version % 10000}" + (
-            ", which came with the install" if embedded else ""
+            ", which came with the install" if self.embedded else ""
         )
         self._say(Text.assemble(("Onceward", "bold"), f' on {server}: database "{database}", lane "{LANE}"'))
 

@@ -18,8 +18,6 @@ class Reach:
     user: str
     database: str
     superuser: bool
-    # A member of onceward_owner reads the rows of every tenant, whatever the setting.
-    owns: bool
     # May read with the tenant '*'.
     sees_all: bool
     # May look at the sessions of other roles.
@@ -94,7 +92,6 @@ def reach() -> Call[Reach]:
     return Call(
         "select current_user::text, current_database()::text, "
         "coalesce(bool_or(rolsuper) filter (where rolname = current_user), false), "
-        "coalesce(bool_or(pg_has_role(oid, 'usage')) filter (where rolname = 'onceward_owner'), false), "
         "coalesce(bool_or(pg_has_role(oid, 'usage')) filter (where rolname in "
         "('onceward_owner', 'onceward_operator', 'onceward_worker', 'onceward_auditor')), false), "
         "coalesce(bool_or(pg_has_role(oid, 'usage')) filter (where rolname = 'pg_read_all_stats'), false) "

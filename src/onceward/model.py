@@ -205,6 +205,31 @@ class DeadLetterInfo:
 
 
 @dataclass(frozen=True, slots=True)
+class DeadLetterGroup:
+    """Dead letters of one fingerprint; id, error_type and message are those of the latest."""
+
+    fingerprint: str | None
+    task: str
+    count: int
+    first_dead_at: datetime
+    last_dead_at: datetime
+    id: UUID
+    error_type: str | None
+    message: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class PayloadEdit:
+    """One row of the view `payload_edits`."""
+
+    job_id: UUID
+    edited_at: datetime
+    tenant: str
+    edited_by: str
+    payload_before: Json
+
+
+@dataclass(frozen=True, slots=True)
 class Promoted:
     promoted: int
     expired: int

@@ -152,7 +152,7 @@ def test_an_old_transaction_is_a_warning_with_the_way_to_end_it(monkeypatch, cli
     ],
 )
 def test_each_kind_of_pin_has_its_remedy(kind, action):
-    reach = Reach("joe", "shop", superuser=False, owns=False, sees_all=False, sees_activity=True)
+    reach = Reach("joe", "shop", superuser=False, sees_all=False, sees_activity=True)
     pin = Pin(kind, 7, "joe", "thing", "active", 12_345, None)
 
     finding = pinned_finding([pin], reach)

@@ -7,8 +7,15 @@ from datetime import datetime
 
 import pytest
 
-from onceward.calls import DeadLetterGroup, PayloadEdit
-from onceward.model import AttemptInfo, DeadLetterInfo, JobInfo, LaneInfo, WorkerInfo
+from onceward.model import (
+    AttemptInfo,
+    DeadLetterGroup,
+    DeadLetterInfo,
+    JobInfo,
+    LaneInfo,
+    PayloadEdit,
+    WorkerInfo,
+)
 
 
 def names(kind) -> set[str]:

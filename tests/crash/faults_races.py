@@ -131,6 +131,7 @@ class Hunt:
                 concurrency_key=rng.choice([*PLACES, None]), concurrency_limit=LIMIT,
                 run_at=_in(rng.randrange(1, 300)) if rng.random() < 0.3 else None, max_attempts=3, retry=RETRY,
                 expires_at=_in(rng.randrange(400, 2000)) if rng.random() < 0.1 else None,
+                key_window=rng.choice(["live", "200 milliseconds"]),
             )  # fmt: skip
             if rng.random() < 0.3:
                 await asyncio.sleep(rng.random() * 0.01)
@@ -155,6 +156,7 @@ class Hunt:
         rows = await self._call(
             conn, "exchange", worker_id=await self._worker(conn, rng), job_ids=done,
             epochs=[self.claims.get(job, 1) for job in done], lanes=["default"], max=rng.randrange(12),
+            sleep=rng.random() < 0.5,
         )  # fmt: skip
         # Most are forgotten, some are finished again by others: replies get lost.
         for job in done:

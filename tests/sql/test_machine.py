@@ -255,4 +255,4 @@ class Machine(RuleBasedStateMachine):
 def test_every_sequence_of_calls_leaves_the_jobs_where_the_model_says(onceward_server):
     machine = type("Bound", (Machine,), {"server": onceward_server})
 
-    run_state_machine_as_test(machine, settings=settings(max_examples=40, stateful_step_count=50))
+    run_state_machine_as_test(machine, settings=settings(max_examples=300, stateful_step_count=50))

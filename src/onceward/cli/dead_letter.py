@@ -9,7 +9,6 @@ from uuid import UUID
 import typer
 
 from onceward import calls, jsonsafe
-from onceward.calls import DeadLetterGroup
 from onceward.cli import job as job_commands
 from onceward.cli import output, values
 from onceward.cli.actions import act_on_each, act_on_many
@@ -18,7 +17,7 @@ from onceward.cli.output import Column
 from onceward.cli.session import Session, session_of
 from onceward.cli.values import UsageProblem
 from onceward.errors import OncewardError
-from onceward.model import JobFilter
+from onceward.model import DeadLetterGroup, JobFilter
 
 app = Noun(help="Requeue or settle jobs that gave up.")
 EVERYTHING = 2_000_000_000

@@ -43,7 +43,8 @@ def page(ctx: Any) -> Page:
     for param in command.get_params(ctx):
         if getattr(param, "hidden", False):
             continue
-        entry = HELP.get(param.opts[-1]) or (param.help or "") + _default(param)
+        shorter = next((HELP[name] for name in param.opts if name in HELP), None)
+        entry = shorter or (param.help or "") + _default(param)
         if param.param_type_name == "argument":
             arguments.append((param.metavar or param.name.upper(), entry))
         else:
@@ -86,15 +87,9 @@ def _option_names(param: Any) -> str:
 
 
 def _default(param: Any) -> str:
-    if (
-        param.default in {None, False, ...}
-        if isinstance(param.default, (bool, type(None), type(...)))
-        else False
-    ):
-        return ""
-    if callable(param.default) or param.default in ((), [], None):
-        return ""
-    return f" Default: {param.default}."
+    value = param.default
+    nothing = value is None or value is False or value is ... or callable(value) or value in ((), [])
+    return "" if nothing else f" Default: {value}."
 
 
 def render(page: Page, *, width: int, colours: bool) -> str:

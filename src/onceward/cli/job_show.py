@@ -9,10 +9,9 @@ from datetime import datetime
 from rich.text import Text
 
 from onceward import calls
-from onceward.calls import PayloadEdit
 from onceward.cli import output
 from onceward.cli.session import Session
-from onceward.model import AttemptInfo, JobInfo, Json
+from onceward.model import AttemptInfo, JobInfo, Json, PayloadEdit
 
 TRACEBACK_LINES = 6
 JSON_LINES = 20

@@ -86,12 +86,9 @@ class Session:
 
     def run(self, call: Call[T]) -> T:
         """Run a call in a transaction of its own, for the tenant that was chosen."""
-        tenant = self.tenant or "*"
         try:
             with self.connection.transaction():
-                # An owner of the schema sees every tenant without saying so.
-                if tenant != "*" or not self.reach.owns:
-                    _fetch(self.connection, calls.set_tenant(tenant))
+                _fetch(self.connection, calls.set_tenant(self.tenant or "*"))
                 return _fetch(self.connection, call)
         except NotInstalled:
             # The state of the installation says more than the name of what is missing.

@@ -44,6 +44,10 @@ def worker(
     health_port: Annotated[
         int | None, typer.Option(metavar="PORT", help="Serve /healthz and /readyz on this port.")
     ] = None,
+    health_host: Annotated[
+        str,
+        typer.Option(metavar="ADDRESS", help="Address of the health port; 0.0.0.0 for probes from outside."),
+    ] = "127.0.0.1",
     log_format: Annotated[
         str,
         typer.Option(metavar="FORMAT", help="text or json.", autocompletion=lambda: list(LOG_FORMATS)),
@@ -80,6 +84,7 @@ def worker(
         lease=read_lease,
         grace=read_grace,
         health_port=health_port,
+        health_host=health_host,
         log_format=cast("Literal['text', 'json']", log_format),
         name=name,
     )

@@ -96,6 +96,7 @@ declare
   v_expires timestamptz := onceward.key_expiry(p_window);
   v_hashes  bytea[];
   v_bad     record;
+  v_one     record;
   v_held    uuid[];
 begin
   select key into v_bad from unnest(p_keys) as u (key) where length(key) not between 1 and 500 limit 1;
@@ -105,30 +106,43 @@ begin
   select array_agg(sha256(convert_to(u.payload::text, 'UTF8')) order by u.i) into v_hashes
     from unnest(p_payloads) with ordinality as u (payload, i);
   loop
-    with expired as materialized (
-      select e.key
-        from onceward.key_private as e
-       where e.tenant = p_tenant and e.task = p_task and e.key = any (p_keys) and e.expires_at <= onceward.now()
-       order by e.key
-         for update
-    )
-    delete from onceward.key_private as k
-     using expired
-     where k.tenant = p_tenant and k.task = p_task and k.key = expired.key;
-    insert into onceward.key_private (tenant, task, key, job_id, payload_hash, expires_at)
-    select p_tenant, p_task, u.key, u.job_id, u.hash, v_expires
-      from (select distinct on (key) key, job_id, hash
-              from unnest(p_keys, p_job_ids, v_hashes) with ordinality as b (key, job_id, hash, i)
-             where key is not null
-             order by key, i) as u
-     order by u.key
-        on conflict do nothing;
+    -- A round that has to be repeated gives its keys back first: taking more while holding some would break the order.
+    begin
+      if exists (select from onceward.key_private as e
+                  where e.tenant = p_tenant and e.task = p_task and e.key = any (p_keys) and e.expires_at <= onceward.now()) then
+        -- One after the other: to remove all expired keys first and insert afterwards would break the order.
+        for v_one in
+          select distinct on (b.key) b.key, b.job_id, b.hash
+            from unnest(p_keys, p_job_ids, v_hashes) with ordinality as b (key, job_id, hash, i)
+           where b.key is not null
+           order by b.key, b.i
+        loop
+          delete from onceward.key_private as k
+           where k.tenant = p_tenant and k.task = p_task and k.key = v_one.key and k.expires_at <= onceward.now();
+          insert into onceward.key_private (tenant, task, key, job_id, payload_hash, expires_at)
+          values (p_tenant, p_task, v_one.key, v_one.job_id, v_one.hash, v_expires)
+              on conflict do nothing;
+        end loop;
+      else
+        insert into onceward.key_private (tenant, task, key, job_id, payload_hash, expires_at)
+        select p_tenant, p_task, u.key, u.job_id, u.hash, v_expires
+          from (select distinct on (b.key) b.key, b.job_id, b.hash
+                  from unnest(p_keys, p_job_ids, v_hashes) with ordinality as b (key, job_id, hash, i)
+                 where b.key is not null
+                 order by b.key, b.i) as u
+         order by u.key
+            on conflict do nothing;
+      end if;
 
-    select array_agg(case when u.key is null then u.job_id else k.job_id end order by u.i) into v_held
-      from unnest(p_keys, p_job_ids) with ordinality as u (key, job_id, i)
-      left join onceward.key_private as k on k.tenant = p_tenant and k.task = p_task and k.key = u.key;
-    exit when array_position(v_held, null) is null;
-    -- A holder finished between the two statements and gave its key back: take it in the next round.
+      select array_agg(case when u.key is null then u.job_id else k.job_id end order by u.i) into v_held
+        from unnest(p_keys, p_job_ids) with ordinality as u (key, job_id, i)
+        left join onceward.key_private as k on k.tenant = p_tenant and k.task = p_task and k.key = u.key;
+      exit when array_position(v_held, null) is null;
+      raise exception 'a holder finished between the two statements and gave its key back' using errcode = 'OW000';
+    exception
+      when sqlstate 'OW000' then
+        null;
+    end;
   end loop;
 
   select u.key, k.job_id into v_bad

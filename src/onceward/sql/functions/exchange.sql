@@ -45,16 +45,21 @@ begin
     get diagnostics v_count = row_count;
   end if;
 
-  -- Written when a worker falls asleep and renewed twice a minute, not at every empty poll.
+  -- Written when a worker falls asleep and renewed twice a minute, not at every empty poll.  Only a hint: whoever has
+  -- the row locked may be waiting for a job that was finished above.
   if p_sleep and v_count = 0 then
     update onceward.worker_private as w
        set asleep_until = onceward.now() + interval '1 minute'
-     where w.id = p_worker_id
-       and (w.asleep_until is null or w.asleep_until < onceward.now() + interval '30 seconds');
+     where w.id = (select f.id from onceward.worker_private as f
+                    where f.id = p_worker_id
+                      and (f.asleep_until is null or f.asleep_until < onceward.now() + interval '30 seconds')
+                      for update skip locked);
   elsif not p_sleep and v_count > 0 and v_count >= p_max then
     update onceward.worker_private as w
        set asleep_until = null
-     where w.id = p_worker_id and w.asleep_until is not null;
+     where w.id = (select f.id from onceward.worker_private as f
+                    where f.id = p_worker_id and f.asleep_until is not null
+                      for update skip locked);
   end if;
 end;
 $$;

@@ -38,8 +38,10 @@ begin
       where pg_column_size(f.result) > 1024;
   end if;
   with finished as materialized (
+    -- In the order in which everybody locks jobs: a repeated call and its forerunner may run at once.
     select f.id, f.epoch, f.result
       from unnest(p_job_ids, p_epochs, p_results) as f (id, epoch, result)
+     order by f.id
   ), gone as (
     delete from onceward.job_private as j
      using finished as f
