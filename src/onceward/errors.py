@@ -189,6 +189,11 @@ def is_pooler_trouble(error: BaseException) -> bool:
     return isinstance(error, psycopg.Error) and error.sqlstate in {"26000", "42P05"}
 
 
+def is_busy(error: BaseException) -> bool:
+    """Whether somebody else has a row locked that the call needs.  Nothing was executed; later it may pass."""
+    return isinstance(error, psycopg.Error) and error.sqlstate == "55P03"
+
+
 def is_connection_trouble(error: BaseException) -> bool:
     """Whether the same call may pass on a new connection."""
     if isinstance(error, (OSError, TimeoutError)):

@@ -100,7 +100,7 @@ class Server:
         self._count = 0
 
     def close(self) -> None:
-        self.embedded.stop("immediate")
+        self.embedded.stop("fast")
         shutil.rmtree(self.place, ignore_errors=True)
         self._lock.close()
 
@@ -218,13 +218,19 @@ class Arena:
 
     # ------------------------------------------------------------ workers
 
-    def spawn(self, *, dsn: str | None = None, **settings: Any) -> Life:
+    def spawn(self, *, dsn: str | None = None, handlers_dsn: str | None = None, **settings: Any) -> Life:
         """A worker process, running as soon as it is forked; durations are seconds."""
         life = Life(len(self.lives) + 1, dsn or self.dsn)
         self.lives.append(life)
         nursery = self._ensure_nursery()
         assert nursery.stdin is not None
-        spec = {"life": life.number, "folder": str(self.folder), "dsn": life.dsn, "settings": settings}
+        spec = {
+            "life": life.number,
+            "folder": str(self.folder),
+            "dsn": life.dsn,
+            "handlers_dsn": handlers_dsn or life.dsn,
+            "settings": settings,
+        }
         nursery.stdin.write(json.dumps(spec) + "\n")
         nursery.stdin.flush()
         if not life.started.wait(PATIENCE):

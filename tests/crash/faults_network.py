@@ -63,7 +63,8 @@ def cuts(arena: Arena, *, cuts: int, jobs: int, workers: int = 2) -> Verdict:
 def half_open(arena: Arena, *, hangs: int, jobs: int = 300) -> Verdict:
     """Connections that stay open and pass nothing on are replaced, and the worker keeps its identity."""
     with Proxy(arena.server.port, arena.seed) as proxy:
-        life = _worker(arena, proxy, lease=60.0)
+        # Handlers have connections of their own, and would need deadlines of their own.
+        life = _worker(arena, proxy, lease=60.0, handlers_dsn=arena.dsn)
         arena.until_registered(life)
         problems: list[str] = []
         slowest = 0.0
@@ -104,8 +105,9 @@ def resets(arena: Arena, *, resets: int, jobs: int, workers: int = 3) -> Verdict
         return arena.verdict("latency and resets", {"resets": count, "jobs": jobs}, facts=clients.told(producers), problems=problems)
 
 
-def _worker(arena: Arena, proxy: Proxy, *, lease: float = 10.0) -> Life:
-    return arena.spawn(dsn=proxy.dsn(arena.name), concurrency=20, lease=lease, grace=5.0, poll=0.5)
+def _worker(arena: Arena, proxy: Proxy, **options) -> Life:
+    settings = {"concurrency": 20, "lease": 10.0, "grace": 5.0, "poll": 0.5, **options}
+    return arena.spawn(dsn=proxy.dsn(arena.name), **settings)
 
 
 def _short(rng):

@@ -1,6 +1,6 @@
 """Forks worker processes from one that has imported everything: a start costs milliseconds instead of half a second.
 
-Reads one JSON object per line: {"life": 7, "folder": "...", "dsn": "...", "settings": {...}}.  Answers `started LIFE PID`,
+Reads one JSON object per line: {"life": 7, "folder": "...", "dsn": "...", "handlers_dsn": "...", "settings": {...}}.  Answers `started LIFE PID`,
 and `exited LIFE STATUS MONO` as soon as a process is gone.  When its input ends, it kills what is left.
 """
 
@@ -92,7 +92,7 @@ def _live(spec: dict[str, Any]) -> None:
         os.dup2(nothing, 0)
         os.dup2(output, 1)
         os.dup2(output, 2)
-        handlers.configure(folder=folder, life=spec["life"], dsn=spec["dsn"])
+        handlers.configure(folder=folder, life=spec["life"], dsn=spec["handlers_dsn"])
         settings = spec["settings"]
         for name in ("lease", "grace", "poll"):
             if name in settings:

@@ -31,7 +31,7 @@ def run(*, as_json: bool, quick: bool, only: list[str] | None, output: Path | No
     groups = runner.choose(only)
     console = Console(stderr=True)
     skipped: list[dict[str, str]] = []
-    command = _command(as_json=as_json, quick=quick, only=only, output=output)
+    command = _command(as_json=as_json, quick=quick, only=only, output=output, peers=peers)
     sizes = QUICK if quick else FULL
     began = time.monotonic()
     try:
@@ -89,11 +89,14 @@ def _write(document: dict[str, Any], *, as_json: bool, output: Path | None) -> N
         table.show(document, Console())
 
 
-def _command(*, as_json: bool, quick: bool, only: Sequence[str] | None, output: Path | None) -> str:
+def _command(
+    *, as_json: bool, quick: bool, only: Sequence[str] | None, output: Path | None, peers: bool
+) -> str:
     words = ["onceward", "bench"]
     words += ["--json"] if as_json else []
     words += ["--quick"] if quick else []
     words += ["--only", ",".join(only)] if only else []
+    words += [] if peers else ["--no-peers"]
     # The name alone: results are published, and folders are nobody's business.
     words += ["--output", output.name] if output else []
     return " ".join(words)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import statistics
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from onceward.bench.children import import_milliseconds
@@ -25,6 +25,8 @@ class Bench:
     place: Place
     systems: Systems
     sizes: Sizes
+    # What has to be said about the measurement under way.
+    notes: list[str] = field(default_factory=list)
 
     def system(self, name: str, **produce: Any) -> System:
         found = self.systems.find(name)
@@ -95,11 +97,14 @@ def drain(stage: Stage, total: int, bench: Bench, *, workers: int = 1, extra: in
         stage.wait_handled(total, timeout=0.5)
         connections = max(connections, stage.connections())
     done = stage.handled()
+    if done < total:
+        bench.notes.append(f"stopped after {bench.sizes.cap_seconds:g} s with {done:,} of {total:,} handled")
     memory = stage.memory()
     if done >= total and not extra and not stage.wait_finished(timeout=30):
         raise OncewardError("jobs were handled but not finished within 30 s")
     if seen >= total / 2:
-        # Too few jobs for a rate: gone with the first batches.  Count from the start of the worker, which is too low.
+        # Gone with the first batches.  Count from the start of the worker, which is too low.
+        bench.notes.append("too few jobs for a rate")
         seen, now = 0, began
     return Drained((done - seen) / (time.monotonic() - now), connections, memory)
 
@@ -205,7 +210,8 @@ def deep_rate(bench: Bench, name: str, *, scheduled: int) -> float:
         found = steady_rate(stage, windows=sizes.windows, seconds=sizes.window_seconds, total=sizes.deep)
         if found:
             return statistics.median(found)
-        # All gone before the first window was over: too few jobs.  Count from the start of the worker.
+        # All gone before the first window was over.
+        bench.notes.append("too few jobs for a rate")
         return stage.handled() / (time.monotonic() - began)
 
 

@@ -68,14 +68,16 @@ def measure(bench: Bench, steps: Iterable[Step], tell: Callable[[Step, str], Non
     results = Results()
     for step in steps:
         tell(step, "")
+        bench.notes.clear()
         server = bench.place.server.pid
         before, began = machine.Work.now(server), time.monotonic()
         try:
             figures = step.group.measure(bench, step.system)
         except Exception as error:
-            trouble = f"{type(error).__name__}: {error}"
+            # Results are published: the first line only, because details may show this machine's files.
+            trouble = f"{type(error).__name__}: {str(error).partition(chr(10))[0]}"
             results.errors.append({"group": step.group.name, "system": step.system, "error": trouble})
-            tell(step, f"failed: {trouble}")
+            tell(step, f"failed: {type(error).__name__}: {error}")
             continue
         seconds = time.monotonic() - began
         foreign = machine.foreign_cores(before, machine.Work.now(server), seconds)
@@ -88,9 +90,11 @@ def measure(bench: Bench, steps: Iterable[Step], tell: Callable[[Step, str], Non
                 "repeat": step.repeat + 1,
                 "seconds": round(seconds, 1),
                 "foreign_cores": foreign,
+                "notes": list(bench.notes),
             }
         )
-        tell(step, _headline(figures) + (", noisy" if (foreign or 0) > machine.NOISY else ""))
+        noise = ["noisy"] if (foreign or 0) > machine.NOISY else []
+        tell(step, "; ".join([_headline(figures), *bench.notes, *noise]))
     return results
 
 

@@ -168,10 +168,15 @@ def progress(job_id: UUID, epoch: int, value: Json) -> Call[None]:
     )
 
 
-def release(worker_id: UUID, job_ids: Sequence[UUID] | None = None) -> Call[int]:
+def release(worker_id: UUID, jobs: Sequence[tuple[UUID, int]]) -> Call[int]:
+    """`jobs` are pairs of id and epoch."""
     return Call(
-        "select onceward.release(%(worker_id)s::uuid, %(job_ids)s::uuid[])",
-        {"worker_id": worker_id, "job_ids": None if job_ids is None else list(job_ids)},
+        "select onceward.release(%(worker_id)s::uuid, %(job_ids)s::uuid[], %(epochs)s::bigint[])",
+        {
+            "worker_id": worker_id,
+            "job_ids": [job_id for job_id, _ in jobs],
+            "epochs": [epoch for _, epoch in jobs],
+        },
         scalar,
         repeatable=True,
     )

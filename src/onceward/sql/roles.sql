@@ -30,6 +30,11 @@ begin
   end if;
 
   execute format('grant create on database %I to onceward_owner', current_database());
+  -- Who may not grant this is only warned.
+  if not pg_catalog.has_database_privilege('onceward_owner', current_database(), 'create') then
+    raise exception 'permission denied to grant create on database "%"', current_database()
+      using errcode = 'insufficient_privilege';
+  end if;
 
   -- Supabase: its backend role does everything but own the schema.
   if exists (select from pg_catalog.pg_roles where rolname = 'service_role') then

@@ -7,9 +7,7 @@ here depends on the loop.  The same connection listens for NOTIFY; that is only 
 from __future__ import annotations
 
 import contextlib
-import os
 import random
-import socket
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -21,6 +19,7 @@ import psycopg
 
 from onceward import calls, contrib, logs
 from onceward.errors import WorkerExpired
+from onceward.worker.link import DEADLINE, cut_off
 
 log = logs.get("onceward.worker")
 
@@ -67,16 +66,11 @@ class Heart:
         """End a call that hangs on a dead connection.  Safe from any thread."""
         conn = self._conn
         if conn is not None:
-            # On a duplicate: the descriptor itself stays libpq's to close.
-            with (
-                contextlib.suppress(OSError, psycopg.Error),
-                socket.socket(fileno=os.dup(conn.fileno())) as sock,
-            ):
-                sock.shutdown(socket.SHUT_RDWR)
+            cut_off(conn)
 
     def watch(self) -> None:
-        """Called by the loop once a second: a call that hangs for a third of the lease is cut off."""
-        if time.monotonic() - self._began > self._lease / 3:
+        """Called by the loop now and then: a call that hangs for a third of the lease is cut off."""
+        if time.monotonic() - self._began > min(self._lease / 3, DEADLINE):
             self._began = time.monotonic()
             self.unblock()
 

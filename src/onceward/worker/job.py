@@ -41,7 +41,7 @@ class Job(JobContext):
 
     __slots__ = (
         "_cancel", "_operations", "attempt", "claimed_at", "deadline", "epoch", "headers", "id", "key",
-        "lane", "max_attempts", "payload", "slot", "task", "tenant", "timeout",
+        "lane", "max_attempts", "payload", "slot", "task", "tenant", "timeout", "unsettled",
     )  # fmt: skip
 
     def __init__(self, row: Sequence[Any], operations: Operations, claimed_at: float) -> None:
@@ -56,6 +56,8 @@ class Job(JobContext):
         self.deadline: float | None = None
         # The asyncio task that runs an async handler, so that it can be interrupted.
         self.slot: asyncio.Task[None] | None = None
+        # The database has refused the end that the handler wanted.
+        self.unsettled = False
 
     id: UUID
     epoch: int

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 import random
+import socket
+import time
 from typing import Any, TypeVar
 
 import psycopg
@@ -34,14 +37,16 @@ class Link:
 
     async def run(self, call: Call[T]) -> T:
         """Raises the Onceward error, or whatever the driver raised; then the connection is gone."""
+        began = time.monotonic()
+        # Not by cancelling: the driver would first ask the server, which does not answer, to end the call.
+        timer = asyncio.get_running_loop().call_later(DEADLINE, self.cut_off)
         try:
-            async with asyncio.timeout(DEADLINE):
-                conn = self._conn
-                if conn is None or conn.closed:
-                    conn = await self._open()
-                cursor = conn.cursor(binary=True)
-                await cursor.execute(call.sql, call.params)
-                rows = await cursor.fetchall()
+            conn = self._conn
+            if conn is None or conn.closed:
+                conn = await self._open()
+            cursor = conn.cursor(binary=True)
+            await cursor.execute(call.sql, call.params)
+            rows = await cursor.fetchall()
         except BaseException as error:
             ours = from_database(error)
             if ours is not None:
@@ -50,9 +55,18 @@ class Link:
             if is_pooler_trouble(error):
                 self._prepare_after = None
                 return await self.run(call)
+            if isinstance(error, psycopg.OperationalError) and time.monotonic() - began >= DEADLINE:
+                raise TimeoutError(f"no answer within {DEADLINE:g} s") from error
             raise
+        finally:
+            timer.cancel()
         self._pause = FIRST_PAUSE
         return call.parse(rows)
+
+    def cut_off(self) -> None:
+        """End a call that hangs on a dead connection: it raises at once."""
+        if self._conn is not None:
+            cut_off(self._conn)
 
     async def rest(self) -> None:
         """Wait before the next try, longer each time, with jitter so that a fleet does not return as a herd."""
@@ -66,14 +80,23 @@ class Link:
                 await conn.close()
 
     async def _open(self) -> psycopg.AsyncConnection[tuple[Any, ...]]:
-        self._conn = await psycopg.AsyncConnection.connect(
-            self._dsn,
-            autocommit=True,
-            application_name=self._name,
-            prepare_threshold=self._prepare_after,
-            connect_timeout=5,
-            keepalives_idle=5,
-            keepalives_interval=3,
-            keepalives_count=3,
-        )
+        # The driver's own timeout holds for each address of a host.
+        async with asyncio.timeout(DEADLINE):
+            self._conn = await psycopg.AsyncConnection.connect(
+                self._dsn,
+                autocommit=True,
+                application_name=self._name,
+                prepare_threshold=self._prepare_after,
+                connect_timeout=5,
+                keepalives_idle=5,
+                keepalives_interval=3,
+                keepalives_count=3,
+            )
         return self._conn
+
+
+def cut_off(conn: psycopg.Connection[Any] | psycopg.AsyncConnection[Any]) -> None:
+    """Shut a connection's socket down, so that whoever waits for it hears of its end.  Safe from any thread."""
+    # On a duplicate: the descriptor itself stays libpq's to close.
+    with contextlib.suppress(OSError, psycopg.Error), socket.socket(fileno=os.dup(conn.fileno())) as sock:
+        sock.shutdown(socket.SHUT_RDWR)

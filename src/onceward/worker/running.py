@@ -26,6 +26,9 @@ if TYPE_CHECKING:
 log = logs.get("onceward.worker")
 # A job whose task this worker does not know waits for one that does: a newer version, most likely.
 UNKNOWN_TASK_PAUSE = timedelta(seconds=30)
+# How long cancelled handlers may take to clean up when the worker ends, in seconds.
+CLEAN_UP = 5.0
+NOT_BEGUN = object()
 
 
 class Runner:
@@ -36,11 +39,13 @@ class Runner:
         self._tasks = worker.app.tasks
         self._queue: deque[Job] = deque()
         self._idle: list[asyncio.Future[None]] = []
-        self._slots: list[asyncio.Task[None]] = []
+        self._slots: set[asyncio.Task[None]] = set()
         self._concurrency = concurrency
         self._threads = Threads(concurrency, self._run_sync, self._thread_done)
         self._processes: Processes | None = None
         self._timed: set[Job] = set()
+        # In threads that nobody waits for any more: they no longer count, but what they still finish is kept.
+        self._given_up: set[Job] = set()
         # Buffered or running.
         self.active = 0
 
@@ -54,7 +59,7 @@ class Runner:
             if self._idle:
                 self._idle.pop().set_result(None)
             elif len(self._slots) < self._concurrency:
-                self._slots.append(self._worker.loop.create_task(self._slot()))
+                self._slots.add(self._worker.loop.create_task(self._slot()))
         else:
             self._threads.put(job)
 
@@ -62,6 +67,7 @@ class Runner:
 
     async def _slot(self) -> None:
         me = asyncio.current_task()
+        assert me is not None
         queue = self._queue
         while True:
             if not queue:
@@ -73,36 +79,37 @@ class Runner:
                 self._idle.pop().set_result(None)
             while queue:
                 job = queue.popleft()
-                task = self._tasks[job.task]
+                if not self._worker.healthy:
+                    self._not_begun(job)
+                    continue
+                result, error = None, None
                 job.slot = me
                 try:
-                    arguments = task.arguments(job.payload)
-                    if task.context_parameter is not None:
-                        arguments[task.context_parameter] = job
-                    if job.timeout is not None:
-                        async with asyncio.timeout(job.timeout.total_seconds()):
-                            result = await self._call(task, job, arguments)
-                    elif task.is_async:
-                        result = await task.handler(**arguments)
-                    else:
-                        result = await self._call(task, job, arguments)
-                except asyncio.CancelledError as error:
-                    job.slot = None
-                    if not job.cancelled:
-                        if me is not None and me.cancelling():
-                            raise
-                        # The handler cancelled itself: a failure like any other.
-                        self._ended(job, None, error)
-                        continue
-                    if me is not None:
-                        me.uncancel()
-                    self._ended(job, None, error)
-                except BaseException as error:
-                    job.slot = None
-                    self._ended(job, None, error)
-                else:
-                    job.slot = None
-                    self._ended(job, result, None)
+                    result = await self._run_async(job)
+                except BaseException as raised:
+                    error = raised
+                job.slot = None
+                if me not in self._slots:
+                    return  # The lease is gone, and with it the job.
+                if isinstance(error, asyncio.CancelledError) and not job.cancelled and me.cancelling():
+                    # The worker stops; the job goes back when it retires.
+                    self.active -= 1
+                    raise error
+                self._ended(job, result, error)
+                while me.cancelling():
+                    me.uncancel()
+
+    async def _run_async(self, job: Job) -> object:
+        task = self._tasks[job.task]
+        arguments = task.arguments(job.payload)
+        if task.context_parameter is not None:
+            arguments[task.context_parameter] = job
+        if job.timeout is not None:
+            async with asyncio.timeout(job.timeout.total_seconds()):
+                return await self._call(task, job, arguments)
+        if task.is_async:
+            return await task.handler(**arguments)
+        return await self._call(task, job, arguments)
 
     async def _call(self, task: Task[Any, Any], job: Job, arguments: dict[str, Any]) -> Any:
         if task.is_async:
@@ -114,6 +121,8 @@ class Runner:
     # ------------------------------------------------------------ sync handlers
 
     def _run_sync(self, job: Job) -> object:
+        if not self._worker.healthy:
+            return NOT_BEGUN
         task = self._tasks[job.task]
         arguments = task.arguments(job.payload)
         if task.context_parameter is not None:
@@ -131,12 +140,16 @@ class Runner:
 
     def collect(self) -> None:
         """Take in what the threads have finished."""
+        self._threads.told = False
         done = self._threads.done
         while done:
             job, result, error = done.popleft()
             if job in self._timed:
                 self._timed.discard(job)
-            self._ended(job, result, error)
+            if result is NOT_BEGUN:
+                self._not_begun(job)
+            else:
+                self._ended(job, result, error)
 
     def check_deadlines(self, now: float) -> None:
         """A thread cannot be stopped, but its job can be failed; whatever it returns later is refused."""
@@ -149,8 +162,16 @@ class Runner:
 
     # ------------------------------------------------------------ ends
 
-    def _ended(self, job: Job, result: object, error: BaseException | None) -> None:
+    def _not_begun(self, job: Job) -> None:
+        """The lease may be over, as after a suspension of the process: nothing is begun that others may be running."""
         self.active -= 1
+        self._worker.hand_back([job], why="lease in doubt")
+
+    def _ended(self, job: Job, result: object, error: BaseException | None) -> None:
+        if job in self._given_up:
+            self._given_up.discard(job)
+        else:
+            self.active -= 1
         if error is not None:
             self._ended_badly(job, error)
             return
@@ -225,12 +246,15 @@ class Runner:
         job.cancel()
         if job.slot is not None:
             job.slot.cancel()
-        elif job in self._queue or job in self._threads.waiting:
-            for waiting in (self._queue, self._threads.waiting):
-                if job in waiting:
-                    waiting.remove(job)
+            return
+        for waiting in (self._queue, self._threads.waiting):
+            try:
+                waiting.remove(job)
+            except (ValueError, IndexError):
+                continue  # Not there, or a thread has just begun it.
             self.active -= 1
             self._worker.settle(job, calls.cancel(job.id, None, epoch=job.epoch))
+            return
 
     def take_back(self, claimed_before: float | None = None) -> list[Job]:
         """Jobs that have not begun (all, or those that have waited too long)."""
@@ -246,24 +270,26 @@ class Runner:
 
     def interrupt_all(self, why: str) -> None:
         """Stop handlers that can be stopped; their jobs go back when the worker retires."""
-        running = [slot for slot in self._slots if not slot.done()]
-        for job in self._threads.running:
-            job.cancel()
-        # Threads cannot be stopped: the worker does not wait for them any longer.
-        self.active = 0
-        self._queue.clear()
         log.info("handlers_interrupted", worker=str(self._worker.id), why=why)
-        for slot in running:
-            slot.cancel()
-        self._slots.clear()
+        self.collect()
+        # Threads cannot be stopped: the worker does not wait for them any longer.
+        for job in [*self._threads.running]:
+            job.cancel()
+            if job not in self._given_up:
+                self._given_up.add(job)
+                self.active -= 1
+        self.active -= len(self._queue)
+        self._queue.clear()
         self._idle.clear()
+        for slot in self._slots:
+            slot.cancel()
         self._worker.wake()
 
     def abandon(self) -> None:
         """The lease is gone.  Stop what can be stopped; ends of the rest are not reported."""
-        for slot in self._slots:
+        slots, self._slots = self._slots, set()
+        for slot in slots:
             slot.cancel()
-        self._slots.clear()
         self._idle.clear()
         for job in [*self._threads.running, *self._threads.take_back()]:
             job.cancel()
@@ -271,13 +297,17 @@ class Runner:
         self._threads.stop()
         self._threads = Threads(self._concurrency, self._run_sync, self._thread_done)
         self._timed.clear()
+        self._given_up.clear()
         self._queue.clear()
         self.active = 0
 
     async def stop(self) -> None:
-        for slot in self._slots:
+        slots, self._slots = self._slots, set()
+        for slot in slots:
             slot.cancel()
-        await asyncio.gather(*self._slots, return_exceptions=True)
+        if slots:
+            # A handler may need a moment to clean up; its job must not begin elsewhere meanwhile.
+            await asyncio.wait(slots, timeout=CLEAN_UP)
         self._threads.stop()
         if self._processes is not None:
             self._processes.stop()

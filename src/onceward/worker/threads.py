@@ -25,6 +25,8 @@ class Threads:
         self._started = 0
         self.running: set[Job] = set()
         self.done: deque[Outcome] = deque()
+        # The loop knows that there is something in `done`.  It resets this before it looks.
+        self.told = False
 
     @property
     def waiting(self) -> deque[Job]:
@@ -65,5 +67,6 @@ class Threads:
             self.running.discard(job)
             self.done.append((job, result, error))
             # Tell the loop only when it may not be looking already.
-            if len(self.done) == 1:
+            if not self.told:
+                self.told = True
                 self._on_done()

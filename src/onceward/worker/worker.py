@@ -11,7 +11,6 @@ import asyncio
 import os
 import socket
 import time
-from collections import deque
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
@@ -20,13 +19,21 @@ from uuid import UUID
 from onceward import calls, logs
 from onceward.calls import Call
 from onceward.dsn import resolve_dsn
-from onceward.errors import InvalidArgument, LeaseLost, ResultTooLarge, UnknownLane, is_connection_trouble
+from onceward.errors import (
+    InvalidArgument,
+    LeaseLost,
+    ResultTooLarge,
+    UnknownLane,
+    is_busy,
+    is_connection_trouble,
+)
 from onceward.registry import nearest_hint
 from onceward.worker.claims import Claims
 from onceward.worker.heart import Heart
 from onceward.worker.job import Job
 from onceward.worker.link import Link
 from onceward.worker.maintenance import Maintenance
+from onceward.worker.operations import Operations
 from onceward.worker.running import Runner
 from onceward.worker.settings import GRACE, LEASE, POLL
 from onceward.worker.signals import Signal
@@ -42,8 +49,16 @@ STALE_AFTER = 2.0
 # After a lost reply, look for jobs that were claimed without our knowing: at once, and later, because the
 # old connection may commit after all.
 ADOPT_AFTER = (0.0, 10.0, 30.0, 60.0)
+# And now and then in any case: a job that its own worker has forgotten would never be rescued.
+ADOPT_EVERY = 60.0
+# When the grace is over, this long for handlers to clean up and for what they have finished to be acknowledged.
+LAST_WORDS = 5.0
 
 Action = Callable[[Link], Coroutine[Any, Any, None]]
+
+
+class _Stopped(Exception):
+    """Asked to stop while the database cannot be reached, or the lease is gone: there is nothing to hand back."""
 
 
 class Worker:
@@ -72,6 +87,8 @@ class Worker:
         self._lanes = dict(lanes) if isinstance(lanes, Mapping) else dict.fromkeys(lanes or app.lanes)
         self._concurrency = concurrency
         self._lease = lease
+        # Half of it: whoever has not heard from the database for so long stops, before others may take over.
+        self._patience = lease.total_seconds() / 2
         self._grace = grace
         self._claims = Claims(self._lanes, concurrency, poll.total_seconds())
         self._maintenance = Maintenance(self.wake)
@@ -82,8 +99,8 @@ class Worker:
         self._claiming = 0
         self._held: dict[UUID, Job] = {}
         self._done: list[tuple[UUID, int, str | None]] = []
-        self._operations: deque[tuple[Call[Any], asyncio.Future[Any]]] = deque()
         self._adopt_at: list[float] = []
+        self._leave_by: float | None = None
         self._heart: Heart | None = None
         self._lost: str | None = None
         self._draining = False
@@ -102,10 +119,13 @@ class Worker:
         """Work until `stop()`; then hand back what is unfinished."""
         self.loop = asyncio.get_running_loop()
         self._wake = asyncio.Event()
+        self._operations = Operations(self._wake.set)
         self._runner = Runner(self, self._concurrency)
         try:
             await self._register()
             await self._coordinate()
+        except _Stopped:
+            log.warning("stopped_without_database", worker=str(self.id))
         finally:
             await self._leave()
 
@@ -118,22 +138,22 @@ class Worker:
     def stop(self) -> None:
         """Finish what runs, hand the rest back, end.  Called again: at once."""
         if self._draining:
-            self._runner.interrupt_all("worker stops")
-            self._grace = timedelta(0)
+            self._interrupt("worker stops")
+        elif self.id is not None:
+            self.hand_back(self._runner.take_back(), why="worker stops")
+            self.loop.call_later(self._grace.total_seconds(), self._interrupt, "grace is over")
         self._draining = True
-        if self.id is not None:
-            self._hand_back(self._runner.take_back(), why="worker stops")
-            self.loop.call_later(self._grace.total_seconds(), self._runner.interrupt_all, "grace is over")
         self.wake()
+
+    def _interrupt(self, why: str) -> None:
+        if self._leave_by is None:
+            self._leave_by = time.monotonic() + LAST_WORDS
+            self._runner.interrupt_all(why)
 
     @property
     def healthy(self) -> bool:
         """Whether the lease is held and being renewed."""
-        return (
-            self._heart is not None
-            and self._lost is None
-            and self._heart.silence < self._lease.total_seconds() / 2
-        )
+        return self._heart is not None and self._lost is None and self._heart.silence < self._patience
 
     def wake(self) -> None:
         self._wanted = True
@@ -164,6 +184,7 @@ class Worker:
                 error.message, detail=error.detail, hint=nearest_hint(wrong, known) or error.hint
             ) from None
         self._lost = None
+        self._adopt_at = [time.monotonic() + ADOPT_EVERY]
         later = self.loop.call_soon_threadsafe
         self._heart = Heart(
             self._dsn,
@@ -191,6 +212,8 @@ class Worker:
             except Exception as error:
                 if not is_connection_trouble(error):
                     raise
+                if self._draining:
+                    raise _Stopped from error
                 log.warning("database_unreachable", error=str(error).strip())
                 await link.rest()
 
@@ -198,18 +221,28 @@ class Worker:
         if self._heart is not None:
             self._heart.stop()
         await self._runner.stop()
-        for task in list(self._tasks):
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self._end_tasks()
         if self.id is not None and self._lost is None:
             try:
-                returned = await asyncio.wait_for(self._links[-1].run(calls.retire_worker(self.id)), 5)
+                self.loop.call_later(LAST_WORDS, self._links[-1].cut_off)
+                returned = await self._links[-1].run(calls.retire_worker(self.id))
                 log.info("worker_stopped", worker=str(self.id), executed=self.executed, handed_back=returned)
             except Exception as error:
                 # The lease runs out by itself and others rescue the rest.
                 log.warning("could_not_retire", worker=str(self.id), error=str(error))
         for link in self._links:
             await link.close()
+
+    async def _end_tasks(self) -> None:
+        # Calls that hang end now; cancelling them would have the driver wait for the server.
+        for link in self._links:
+            if link not in self._free:
+                link.cut_off()
+        if self._tasks:
+            await asyncio.wait(self._tasks, timeout=0.5)
+        for task in list(self._tasks):
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
 
     # ------------------------------------------------------------ the coordinator
 
@@ -218,10 +251,10 @@ class Worker:
             self._wake.clear()
             self._runner.collect()
             now = time.monotonic()
+            self._look_after(now)
             if self._lost is not None:
                 await self._start_anew()
                 continue
-            self._look_after(now)
             action = self._next_action(now) if self._free else None
             if action is not None:
                 self._begin(action)
@@ -233,10 +266,10 @@ class Worker:
             timer.cancel()
 
     def _next_action(self, now: float) -> Action | None:
-        if self._adopt_at and now >= self._adopt_at[0]:
+        if now >= self._adopt_at[0] and not self._draining:
             # Alone: a claim whose reply is still under way would be taken for an unknown one.
             return self._adopt if not self._tasks else None
-        if self._operations:
+        if self._operations.is_ready:
             return self._run_operations
         if self._exchange_is_wanted(now):
             return self._exchange
@@ -283,35 +316,46 @@ class Worker:
         except asyncio.CancelledError:
             raise
         except Exception as error:
-            if not is_connection_trouble(error):
-                log.exception("worker_error", worker=str(self.id))
-            else:
+            if is_connection_trouble(error) or is_busy(error):
                 log.warning(
                     "connection_lost", worker=str(self.id), error=str(error).strip() or type(error).__name__
                 )
+            else:
+                log.exception("worker_error", worker=str(self.id))
             await link.rest()
 
     def _pause(self, now: float) -> float:
-        moments = [self._claims.next_poll, self._maintenance.next_at, now + 1.0, *self._adopt_at[:1]]
-        return max(0.001, min(moments) - now)
+        """Until the next thing that has a time of its own.  Everything else wakes the coordinator when it happens."""
+        moments = [now + min(1.0, self._patience / 4)]
+        if not self._draining:
+            moments += [self._maintenance.next_at, self._adopt_at[0]]
+            if self._room() > 0:
+                moments.append(self._claims.next_poll)
+        # What is due already waits for a link.
+        return max(0.001, min(moment for moment in moments if moment > now) - now)
 
     def _is_over(self) -> bool:
-        if self._runner.active or self._done or self._operations or self._tasks:
+        if self._leave_by is not None and time.monotonic() > self._leave_by:
+            return True
+        if self._runner.active or self._done or not self._operations.is_empty or self._tasks:
             return False
         if self._draining:
             return True
         return self._until_idle and self._found_nothing
 
     def _look_after(self, now: float) -> None:
-        if now - self._watched_at < 0.25:
+        if now - self._watched_at < min(0.25, self._patience / 8):
             return
         self._watched_at = now
         if self._heart is not None:
             self._heart.watch()
+            # Also when the heart itself hangs, or this process was suspended.
+            if self._heart.silence > self._patience:
+                self._lose("no heartbeat for half the lease")
         self._runner.check_deadlines(now)
         stale = self._runner.take_back(claimed_before=now - STALE_AFTER)
         if stale:
-            self._hand_back(stale, why="could not start soon")
+            self.hand_back(stale, why="could not start soon")
 
     # ------------------------------------------------------------ what a link does
 
@@ -351,10 +395,10 @@ class Worker:
             self._exchanges -= 1
             self._claiming -= room
         took = time.monotonic() - now
-        for job_id, _, _ in done:
-            job = self._held.pop(job_id, None)
-            if job is not None and self._claims.in_lane:
-                self._count(job, -1)
+        for job_id, epoch, _ in done:
+            job = self._held.get(job_id)
+            if job is not None and job.epoch == epoch:
+                self._drop(job)
         self._claims.finished(len(done))
         claimed = self._claims.learned(rows, asked=room, swept=floors is None, took=took)
         if claimed or done:
@@ -368,8 +412,12 @@ class Worker:
         now = time.monotonic()
         for row in rows:
             if row[0] == "claimed":
-                if row[1] in self._held:
-                    continue
+                held = self._held.get(row[1])
+                if held is not None:
+                    if held.epoch >= row[2]:
+                        continue
+                    # Its earlier attempt has ended in the database; the answer is still on its way.
+                    self._drop(held)
                 job = Job(row, self, now)
                 self._held[job.id] = job
                 self._count(job, 1)
@@ -378,32 +426,26 @@ class Worker:
                 log.warning("lease_lost", job_id=str(row[1]), epoch=row[2], worker=str(self.id))
             elif self._lost is None:
                 self._lose("the database says that the lease is over")
+        if self._draining:
+            self.hand_back(self._runner.take_back(), why="worker stops")
+
+    def _drop(self, job: Job) -> None:
+        """Forget a job, unless a later attempt of it has come in meanwhile."""
+        if self._held.get(job.id) is job:
+            del self._held[job.id]
+            self._count(job, -1)
 
     def _count(self, job: Job, by: int) -> None:
         if job.lane in self._claims.in_lane:
             self._claims.in_lane[job.lane] += by
 
     async def _run_operations(self, link: Link) -> None:
-        while self._operations:
-            call, answer = self._operations.popleft()
-            try:
-                result = await link.run(call)
-            except BaseException as error:
-                if is_connection_trouble(error) or isinstance(error, asyncio.CancelledError):
-                    self._operations.appendleft((call, answer))
-                    raise
-                self._changed()
-                if not answer.done():
-                    answer.set_exception(error)
-            else:
-                self._changed()
-                if not answer.done():
-                    answer.set_result(result)
+        await self._operations.run(link, self._changed)
 
     async def _adopt(self, link: Link) -> None:
         assert self.id is not None
         rows = await link.run(calls.adopt(self.id, list(self._held)))
-        self._adopt_at.pop(0)
+        self._adopt_at = self._adopt_at[1:] or [time.monotonic() + ADOPT_EVERY]
         if rows:
             log.info("jobs_adopted", worker=str(self.id), count=len(rows))
             self._take(rows)
@@ -411,7 +453,7 @@ class Worker:
     async def _maintain(self, link: Link) -> None:
         before = self._changes
         await self._maintenance.once(link)
-        busy = self._runner.active or self._operations or self._done
+        busy = self._runner.active or self._done or not self._operations.is_empty
         self._looked = self._maintenance.is_quiet and before == self._changes and not busy
 
     # ------------------------------------------------------------ what happens to jobs
@@ -428,34 +470,37 @@ class Worker:
         self.executed += 1
         if self._held.get(job.id) is not job:
             return
-        self.submit(call).add_done_callback(lambda answer: self._settled(job, answer))
+        answer = self._operations.submit(call, insist=True)
+        answer.add_done_callback(lambda answer: self._settled(job, answer))
 
     def submit(self, call: Call[Any]) -> asyncio.Future[Any]:
-        answer: asyncio.Future[Any] = self.loop.create_future()
-        self._operations.append((call, answer))
-        self._wake.set()
-        return answer
+        """For handlers: whatever the database answers is theirs to hear."""
+        return self._operations.submit(call)
 
     def _changed(self) -> None:
         self._changes += 1
         self._looked = self._found_nothing = False
 
     def _settled(self, job: Job, answer: asyncio.Future[Any]) -> None:
-        if self._held.pop(job.id, None) is not None:
-            self._count(job, -1)
-        if answer.cancelled():
-            return
-        error = answer.exception()
+        error = None if answer.cancelled() else answer.exception()
         if isinstance(error, LeaseLost):
             log.warning("lease_lost", job_id=str(job.id), epoch=job.epoch, worker=str(self.id))
         elif error is not None:
             log.error(
                 "could_not_settle", job_id=str(job.id), task=job.task, error=str(error), worker=str(self.id)
             )
+            # It must not stay "running" for ever.  What was refused is on record with the failure.  When that is
+            # refused as well, the job is kept in hand, so that nobody adopts and repeats it.
+            if not job.unsettled:
+                job.unsettled = True
+                self._runner.fail(job, error, category="result")
+                self.executed -= 1
+            return
+        self._drop(job)
 
     def _complete_alone(self, job_id: UUID, epoch: int, result: str | None) -> None:
         job = self._held.get(job_id)
-        if job is None:
+        if job is None or job.epoch != epoch:
             return
 
         def answered(answer: asyncio.Future[Any]) -> None:
@@ -466,7 +511,9 @@ class Worker:
                 self._runner.fail(job, error, category="result", permanent=True)
                 self.executed -= 1
 
-        self.submit(calls.complete(job_id, epoch, result)).add_done_callback(answered)
+        self._operations.submit(calls.complete(job_id, epoch, result), insist=True).add_done_callback(
+            answered
+        )
 
     def _finish_apart(self, error: BaseException) -> None:
         """The batch was refused for a reason that will not pass: find the culprit one by one."""
@@ -475,15 +522,21 @@ class Worker:
         for job_id, epoch, result in done:
             self._complete_alone(job_id, epoch, result)
 
-    def _hand_back(self, jobs: list[Job], *, why: str) -> None:
+    def hand_back(self, jobs: list[Job], *, why: str) -> None:
+        """Jobs that were not begun.  They are ours until the database has taken them, so that nobody adopts them."""
         assert self.id is not None
         if not jobs:
             return
-        for job in jobs:
-            if self._held.pop(job.id, None) is not None:
-                self._count(job, -1)
         log.info("jobs_handed_back", worker=str(self.id), count=len(jobs), why=why)
-        self.submit(calls.release(self.id, [job.id for job in jobs])).add_done_callback(_ignore)
+
+        def answered(answer: asyncio.Future[Any]) -> None:
+            if not answer.cancelled() and (error := answer.exception()) is not None:
+                log.warning("could_not_hand_back", worker=str(self.id), error=str(error))
+            for job in jobs:
+                self._drop(job)
+
+        call = calls.release(self.id, [(job.id, job.epoch) for job in jobs])
+        self._operations.submit(call, insist=True).add_done_callback(answered)
 
     def _cancel_jobs(self, job_ids: Sequence[UUID]) -> None:
         for job_id in job_ids:
@@ -503,7 +556,7 @@ class Worker:
         self._adopt_at = [now + after for after in ADOPT_AFTER]
 
     def _lose(self, why: str) -> None:
-        if self._lost is None and not self._draining:
+        if self._lost is None:
             self._lost = why
             self._wake.set()
 
@@ -512,16 +565,15 @@ class Worker:
         log.error("worker_lease_lost", worker=str(self.id), why=self._lost, abandoned=len(self._held))
         if self._heart is not None:
             self._heart.stop()
-        for task in list(self._tasks):
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        # First of all: others may take the jobs over soon.
         self._runner.abandon()
+        await self._end_tasks()
+        self._operations.abandon()
+        # What is done stays on the list: unless another attempt has begun, it is still accepted.
         self._held.clear()
-        self._done.clear()
-        while self._operations:
-            self._operations.popleft()[1].cancel()
-        self._adopt_at.clear()
         self._claims.in_lane = dict.fromkeys(self._lanes, 0)
+        if self._draining:
+            raise _Stopped
         await self._register()
 
 
@@ -531,8 +583,3 @@ def _quietly(later: Callable[..., object], function: Callable[..., object], argu
     except RuntimeError:
         # The loop has ended; nobody needs to know any more.
         return
-
-
-def _ignore(answer: asyncio.Future[Any]) -> None:
-    if not answer.cancelled() and (error := answer.exception()) is not None:
-        log.warning("could_not_hand_back", error=str(error))

@@ -13,8 +13,9 @@ from onceward import AsyncClient, Client
 from onceward.registry import Task
 from onceward.requests import EnqueueOptions
 
-from .engine_tasks import app, count, count_filled, count_in_thread, hold
+from .engine_tasks import app, count, count_filled, count_in_thread, hold, tallies
 from .producer import Batch, Producer
+from .tally import Tally
 
 A_DAY = timedelta(days=1)
 TASKS: dict[str, Task[Any, Any]] = {"count": count, "count_in_thread": count_in_thread, "hold": hold}
@@ -27,6 +28,7 @@ def make_producer(client: str = "async", task: str = "count") -> Producer:
 def work(dsn: str, run: Callable[..., None], concurrency: int = 50) -> None:
     from onceward.worker import WorkerSettings, run_worker
 
+    tallies.append(Tally())
     # Its own choice of loop, not ours: this is the program that `onceward worker` runs.
     target = f"{count.handler.__module__}:app"
     run_worker(target, WorkerSettings(dsn=dsn, concurrency=concurrency))

@@ -9,30 +9,23 @@ from onceward import Onceward
 from .tally import Tally
 
 app = Onceward()
-_tally: Tally | None = None
-
-
-def tally() -> Tally:
-    # Made at the first job: the producer imports this module, too.
-    global _tally  # noqa: PLW0603 - one per process
-    if _tally is None:
-        _tally = Tally()
-    return _tally
+# Filled by the worker process before it starts; the producer imports this module, too.
+tallies: list[Tally] = []
 
 
 @app.task
 async def count(sent: int) -> None:
-    tally().hit(sent)
+    tallies[0].hit(sent)
 
 
 @app.task
 async def count_filled(sent: int, filling: str) -> None:
-    tally().hit(sent)
+    tallies[0].hit(sent)
 
 
 @app.task
 def count_in_thread(sent: int) -> None:
-    tally().hit_from_thread(sent)
+    tallies[0].hit_from_thread(sent)
 
 
 @app.task

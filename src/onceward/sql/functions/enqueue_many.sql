@@ -138,9 +138,9 @@ begin
         from unnest(p_keys, p_job_ids) with ordinality as u (key, job_id, i)
         left join onceward.key_private as k on k.tenant = p_tenant and k.task = p_task and k.key = u.key;
       exit when array_position(v_held, null) is null;
-      raise exception 'a holder finished between the two statements and gave its key back' using errcode = 'OW000';
+      raise exception 'a holder finished between the two statements and gave its key back' using errcode = 'ZZ000';
     exception
-      when sqlstate 'OW000' then
+      when sqlstate 'ZZ000' then
         null;
     end;
   end loop;

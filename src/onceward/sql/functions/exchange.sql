@@ -19,6 +19,8 @@ create or replace function onceward.exchange(
   )
   language plpgsql security definer
   set search_path = pg_catalog, pg_temp
+  -- A caller's open transaction may hold the job for long; a worker has other things to do.
+  set lock_timeout = '2s'
 as $$
 declare
   v_count integer := 0;

@@ -66,6 +66,8 @@ create or replace function onceward.fail(
   returns table (state text, retry_at timestamptz)
   language plpgsql security definer
   set search_path = pg_catalog, pg_temp
+  -- A caller's open transaction may hold the job for long; a worker has other things to do.
+  set lock_timeout = '2s'
 as $$
 declare
   v_job   onceward.job_private;
@@ -154,6 +156,8 @@ create or replace function onceward.snooze(
   returns table (state text, run_at timestamptz)
   language plpgsql security definer
   set search_path = pg_catalog, pg_temp
+  -- A caller's open transaction may hold the job for long; a worker has other things to do.
+  set lock_timeout = '2s'
 as $$
 declare
   v_job   onceward.job_private;
@@ -211,22 +215,42 @@ comment on function onceward.snooze(uuid, bigint, interval, text) is
   'Puts a running job off without using up an attempt.  Snoozes are counted; past the most allowed (1000, or retry.max_snoozes) the job becomes a dead letter.  One that was to be cancelled is cancelled.  Returns the new state.';
 
 -- Hand jobs back unstarted or interrupted: no attempt is used up, and they are ready at once.
-create or replace function onceward.release(p_worker_id uuid, p_job_ids uuid[] default null)
+-- With epochs, it is safe to repeat: by then, the same worker may run a job again, in a later epoch.
+create or replace function onceward.release(
+  p_worker_id uuid,
+  p_job_ids   uuid[] default null,
+  p_epochs    bigint[] default null
+)
   returns integer
   language plpgsql security definer
   set search_path = pg_catalog, pg_temp
+  -- A caller's open transaction may hold the job for long; a worker has other things to do.
+  set lock_timeout = '2s'
 as $$
 declare
   v_job   onceward.job_private;
   v_count integer := 0;
   v_lanes text[] := '{}';
   v_keys  jsonb := '[]';
+  v_ids   uuid[];
 begin
+  if p_job_ids is null then
+    -- A worker that leaves does not wait: what somebody has locked is rescued later.
+    select array_agg(l.id) into v_ids
+      from (select j.id from onceward.job_private as j
+             where j.state = 'running' and j.worker_id = p_worker_id
+             order by j.id
+               for update skip locked) as l;
+  else
+    select array_agg(l.id) into v_ids
+      from (select j.id from onceward.job_private as j
+             where j.state = 'running' and j.worker_id = p_worker_id and j.id = any (p_job_ids)
+               and (p_epochs is null or j.epoch = p_epochs[array_position(p_job_ids, j.id)])
+             order by j.id
+               for update) as l;
+  end if;
   for v_job in
-    select * from onceward.job_private as j
-     where j.state = 'running' and j.worker_id = p_worker_id and (p_job_ids is null or j.id = any (p_job_ids))
-     order by j.id
-       for update
+    select * from onceward.job_private as j where j.id = any (v_ids) order by j.id
   loop
     if v_job.cancel_at is not null then
       perform onceward.end_cancelled(v_job, v_job.cancel_reason);
@@ -248,5 +272,5 @@ begin
   return v_count;
 end;
 $$;
-comment on function onceward.release(uuid, uuid[]) is
-  'Hands running jobs of a worker back (all, or these) without using up an attempt.  Returns how many.';
+comment on function onceward.release(uuid, uuid[], bigint[]) is
+  'Hands running jobs of a worker back (all, or these in these epochs) without using up an attempt.  Returns how many.';

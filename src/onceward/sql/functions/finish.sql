@@ -127,6 +127,8 @@ create or replace function onceward.complete(p_job_id uuid, p_epoch bigint, p_re
   returns void
   language plpgsql security definer
   set search_path = pg_catalog, pg_temp
+  -- A caller's open transaction may hold the job for long; a worker has other things to do.
+  set lock_timeout = '2s'
 as $$
 begin
   perform from onceward.finish_done(array[p_job_id], array[p_epoch], array[p_result]);

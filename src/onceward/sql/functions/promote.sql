@@ -159,8 +159,11 @@ begin
     end if;
   end loop;
   if v_locked < (select count(distinct k) from jsonb_array_elements(p_keys) as k) then
-    -- A row was tidied away between the two statements.  To make it again now, while holding others, would break the
-    -- order of locks.
+    -- A row was tidied away between the two statements.
+    if v_locked = 0 then
+      return onceward.admit(p_keys);
+    end if;
+    -- To make it again now, while holding others, would break the order of locks.
     perform onceward.ask_admission(k ->> 0, k ->> 1) from jsonb_array_elements(p_keys) as k;
   end if;
   if v_count > 0 then

@@ -1,0 +1,144 @@
+"""The benchmark measures everything it promises.  How fast is not decided here."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from onceward.bench import runner, table
+from onceward.bench.measures import GROUPS, Bench
+from onceward.bench.metrics import BARS, METRICS, summary
+from onceward.bench.place import Place
+from onceward.bench.sizes import TINY
+from onceward.bench.systems import LABELS, find_systems
+from onceward.errors import InvalidArgument
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture
+def home(tmp_path, monkeypatch):
+    monkeypatch.setenv("ONCEWARD_HOME", str(tmp_path))
+    return tmp_path
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_a_tiny_run_gives_every_metric_and_leaves_nothing_behind(home):
+    with Place.opened() as place:
+        bench = Bench(place, find_systems(None), TINY)
+        results = runner.measure(bench, runner.plan(GROUPS, bench.systems, 1), lambda *_: None)
+        document = runner.document(bench, results, command="onceward bench", seconds=1.0, skipped=[])
+
+    assert results.errors == []
+    document = json.loads(json.dumps(document))
+    assert {metric["name"] for metric in document["metrics"]} == {metric.name for metric in METRICS}
+    assert {metric["group"] for metric in document["metrics"]} == {group.name for group in GROUPS}
+    for metric in document["metrics"]:
+        assert "onceward" in metric["systems"], metric["name"]
+        assert all(len(system["runs"]) == 1 for system in metric["systems"].values())
+    assert document["server"]["settings"]["fsync"] == "on"
+    assert document["server"]["settings"]["synchronous_commit"] == "on"
+    assert set(document["machine"]) >= {"cores", "memory_gb", "python", "system"}
+    assert str(home) not in json.dumps(document)
+    assert list(home.iterdir()) == []
+
+
+@pytest.mark.slow
+def test_an_interrupted_run_leaves_nothing_behind(home):
+    program = "from onceward.bench import main; raise SystemExit(main(as_json=True, quick=True, only=['latency'], peers=False))"
+    process = subprocess.Popen(
+        [sys.executable, "-c", program],
+        stderr=subprocess.PIPE,
+        stdout=subprocess.DEVNULL,
+        env={**os.environ, "ONCEWARD_HOME": str(home)},
+    )
+    try:
+        while not list(home.glob("bench-run-*/tmp*/work.log")):
+            assert process.poll() is None
+        process.send_signal(signal.SIGINT)
+        _, errors = process.communicate(timeout=60)
+    finally:
+        process.kill()
+
+    assert process.returncode == 130, errors
+    assert list(home.iterdir()) == []
+    assert not processes_that_mention(str(home))
+
+
+def processes_that_mention(text: str) -> list[str]:
+    found = []
+    for entry in Path("/proc").glob("[0-9]*"):
+        try:
+            if text.encode() in (entry / "environ").read_bytes() + (entry / "cmdline").read_bytes():
+                found.append(entry.name)
+        except OSError:
+            continue
+    return [pid for pid in found if int(pid) != os.getpid()]
+
+
+def test_an_unknown_measurement_is_named_with_the_nearest_one():
+    with pytest.raises(InvalidArgument) as caught:
+        runner.choose(["latencies"])
+
+    assert '"latencies"' in caught.value.message
+    assert '"latency"' in (caught.value.hint or "")
+
+
+def test_repeats_go_round_the_systems_and_leave_out_a_peer_that_is_missing():
+    steps = runner.plan(runner.choose(["latency"]), find_systems(None), 2)
+
+    assert [(step.repeat, step.system) for step in steps] == [
+        (0, "raw"), (0, "onceward"), (1, "raw"), (1, "onceward"),
+    ]  # fmt: skip
+
+
+def test_bars_are_judged_by_medians_and_left_open_without_their_figures():
+    found = summary({"drain_one": {"raw_1000": [100.0, 90.0, 300.0], "onceward": [60.0, 70.0, 50.0]}})
+
+    (metric,) = found
+    assert metric["systems"]["onceward"]["median"] == 60
+    assert metric["systems"]["onceward"]["ratios"] == {"raw_1000": 0.6}
+    verdicts = {(bar["kind"], bar["text"]): bar["passed"] for bar in metric["bars"]}
+    assert verdicts == {
+        ("first bar", "≥ 2 × PgQueuer"): None,
+        ("first bar", "≥ 0.5 × raw loop, batch 1,000"): True,
+        ("goal", "≥ 0.9 × raw loop, batch 1,000"): False,
+    }
+
+
+def test_every_name_is_known():
+    metrics = {metric.name for metric in METRICS}
+    assert {bar.metric for bar in BARS} <= metrics
+    assert {system for group in GROUPS for system in group.systems} <= set(LABELS)
+    assert {metric.group for metric in METRICS} == {group.name for group in GROUPS}
+
+
+def test_published_results_are_complete_and_draw_the_page(tmp_path):
+    results = ROOT / "benchmarks" / "results.json"
+    document = json.loads(results.read_text())
+
+    assert document["errors"] == []
+    assert {metric["name"] for metric in document["metrics"]} == {metric.name for metric in METRICS}
+    subprocess.run(
+        [sys.executable, str(ROOT / "benchmarks" / "report.py"), "--to", str(tmp_path / "page.md")],
+        check=True,
+    )
+    assert (tmp_path / "page.md").read_text() == (ROOT / "docs" / "operations" / "performance.md").read_text()
+
+
+def test_the_table_shows_each_figure(capsys):
+    from rich.console import Console
+
+    document = json.loads((ROOT / "benchmarks" / "results.json").read_text())
+    table.show(document, Console(width=160, force_terminal=False))
+
+    shown = capsys.readouterr().out
+    for metric in document["metrics"]:
+        assert metric["title"] in shown

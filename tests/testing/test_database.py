@@ -1,0 +1,68 @@
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import psycopg
+import pytest
+
+from onceward.testing import DatabaseServer
+
+ABANDON = """
+import os, signal, sys
+from onceward.testing import DatabaseServer
+server = DatabaseServer.start()
+print(server.embedded.data_dir.parent, server.embedded.pid, flush=True)
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+def test_a_clone_is_fresh_and_gone_afterwards(onceward_server):
+    with onceward_server.cloned() as database:
+        with psycopg.connect(database.dsn) as connection:
+            connection.execute("select onceward.enqueue('ocr')")
+        with onceward_server.cloned() as other, psycopg.connect(other.dsn) as connection:
+            assert connection.execute("select count(*) from onceward.jobs").fetchone() == (0,)
+
+    with psycopg.connect(onceward_server.admin_dsn) as connection:
+        names = [row[0] for row in connection.execute("select datname from pg_database")]
+    assert database.name not in names
+
+
+def test_a_clone_is_dropped_although_somebody_is_still_connected(onceward_server):
+    with onceward_server.cloned() as database:
+        connection = psycopg.connect(database.dsn)
+    with pytest.raises(psycopg.OperationalError):
+        connection.execute("select 1")
+    connection.close()
+
+
+def test_a_running_server_can_be_used_instead(onceward_server, monkeypatch):
+    monkeypatch.setenv("ONCEWARD_TEST_DSN", onceward_server.admin_dsn)
+    with DatabaseServer.from_environment() as server:
+        with server.cloned() as database, psycopg.connect(database.dsn) as connection:
+            assert connection.execute("select count(*) from onceward.lanes").fetchone() == (1,)
+        template = server.template.name
+
+    with psycopg.connect(onceward_server.admin_dsn) as connection:
+        assert connection.execute("select from pg_database where datname = %s", [template]).fetchone() is None
+
+
+@pytest.mark.slow
+def test_a_server_ends_with_its_session(monkeypatch):
+    with DatabaseServer.start() as server:
+        assert server.embedded is not None
+        place = server.embedded.data_dir.parent
+        assert server.embedded.pid is not None
+    assert server.embedded.pid is None
+    assert not place.exists()
+
+
+@pytest.mark.slow
+def test_the_server_of_a_killed_session_is_removed_by_the_next_one():
+    killed = subprocess.run([sys.executable, "-c", ABANDON], capture_output=True, text=True, check=False)
+    place = killed.stdout.split()[0]
+
+    with DatabaseServer.start():
+        with pytest.raises(FileNotFoundError):
+            open(place).close()  # noqa: PTH123 - the path is all there is
