@@ -44,7 +44,7 @@ PANELS = (
     Panel("Drain, two worker processes", "drain_two", note="jobs/s"),
     Panel("Bulk enqueue", "bulk", note="jobs/s, calls of 1,000"),
     Panel("Single enqueue, awaited", "single", note="jobs/s"),
-    Panel("Start latency, idle worker", "start_p50", "start_p99", "ms, less is better; bar p50, mark p99"),
+    Panel("Start latency", "start_p50", "start_p99", "ms, less is better; bar p50, mark p99"),
     Panel("Drain while xmin is pinned", "horizon_kept", note="× of the rate without"),
 )
 
@@ -130,12 +130,12 @@ def bars(axis: Axes, panel: Panel, metrics: dict[str, Any], theme: Theme) -> Non
             end = max(end, marks[name]["median"])
             label += f" / {number(marks[name]['median'])}"
         axis.text(
-            end + longest * 0.015, place, label, va="center", fontsize=9,
+            end + longest * (0.04 if name in marks else 0.015), place, label, va="center", fontsize=9,
             color=theme.ink, fontweight="bold" if ours else "normal",
         )  # fmt: skip
     axis.set_yticks(range(len(names)), [NAMES[name] for name in names], color=theme.ink, fontsize=9)
     axis.invert_yaxis()
-    axis.set_xlim(0, longest * 1.18)
+    axis.set_xlim(0, longest * (1.3 if marks else 1.18))
     axis.set_xticks([])
     axis.tick_params(length=0)
     axis.set_facecolor(theme.background)

@@ -63,11 +63,8 @@ def migrations() -> list[Script]:
 
 def code() -> list[Script]:
     """Functions, views and grants: replaced on every upgrade."""
-    return [
-        *_scripts("functions"),
-        *_scripts("views"),
-        Script("grants.sql", _root().joinpath("grants.sql").read_text()),
-    ]
+    last = [Script(name, _root().joinpath(name).read_text()) for name in ("obsolete.sql", "grants.sql")]
+    return [*_scripts("functions"), *_scripts("views"), *last]
 
 
 def digest() -> str:

@@ -74,7 +74,10 @@ class Options:
     lane: str = "default"
     priority: int = 0
     run_at: datetime | None = None
+    # Counted by the database's clock, from now and from the start.
+    delay: timedelta | None = None
     expires_at: datetime | None = None
+    expires_in: timedelta | None = None
     timeout: timedelta | None = None
     key: str | None = None
     key_window: str = "live"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import select
 from collections.abc import Iterable, Mapping, Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, TypedDict
 from uuid import UUID
 
@@ -131,16 +131,13 @@ class Requests:
                 hint=f"Options: {', '.join(EnqueueOptions.__annotations__)}.",
             )
         options: dict[str, Any] = dict(given)
-        delay, expires_in = options.pop("delay", None), options.pop("expires_in", None)
-        if delay is not None:
-            if options.get("run_at") is not None:
-                raise InvalidArgument(
-                    "delay and run_at cannot be given together", hint="Leave one of them out."
-                )
-            options["run_at"] = datetime.now(UTC) + _positive("delay", delay)
-        if expires_in is not None:
-            start = options.get("run_at") or datetime.now(UTC)
-            options["expires_at"] = start + _positive("expires_in", expires_in)
+        for name, instead in (("delay", "run_at"), ("expires_in", "expires_at")):
+            if options.get(name) is not None:
+                _positive(name, options[name])
+                if options.get(instead) is not None:
+                    raise InvalidArgument(
+                        f"{name} and {instead} cannot be given together", hint="Leave one of them out."
+                    )
         for name in ("run_at", "expires_at"):
             moment = options.get(name)
             if moment is not None and moment.tzinfo is None:
@@ -217,7 +214,7 @@ def _plain(payload: Payload | None) -> Json:
     return {} if payload is None else payload
 
 
-def _positive(name: str, value: timedelta) -> timedelta:
+def _positive(name: str, value: timedelta) -> None:
     if value < timedelta(0):
         raise InvalidArgument(
             f"{name} must not be negative, got {value.total_seconds():g} s",
@@ -225,4 +222,3 @@ def _positive(name: str, value: timedelta) -> timedelta:
         )
     if value > timedelta(days=3652):
         raise InvalidArgument(f"{name} must be at most 10 years, got {value}")
-    return value

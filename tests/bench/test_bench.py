@@ -33,7 +33,9 @@ def home(tmp_path, monkeypatch):
 def test_a_tiny_run_gives_every_metric_and_leaves_nothing_behind(home):
     with Place.opened() as place:
         bench = Bench(place, find_systems(None), TINY)
-        results = runner.measure(bench, runner.plan(GROUPS, bench.systems, 1), lambda *_: None)
+        # The second raw loop differs in one number only.
+        steps = [step for step in runner.plan(GROUPS, bench.systems, 1) if step.system != "raw_200"]
+        results = runner.measure(bench, steps, lambda *_: None)
         document = runner.document(bench, results, command="onceward bench", seconds=1.0, skipped=[])
 
     assert results.errors == []

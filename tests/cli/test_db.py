@@ -122,3 +122,24 @@ def test_a_role_that_may_not_create_roles_is_told_the_one_statement(cli_alone, o
 
     assert "may not create the roles of Onceward" in error
     assert "do $$" in error
+
+
+def test_the_embedded_server_is_stopped_and_started_again(tmp_path):
+    env = {**os.environ, "ONCEWARD_HOME": str(tmp_path)}
+    for name in ("ONCEWARD_DSN", "PGHOST", "PGHOSTADDR", "PGSERVICE", "PGDATABASE"):
+        env.pop(name, None)
+
+    def run(*arguments):
+        return subprocess.run(
+            [sys.executable, "-m", "onceward.cli", *arguments],
+            env=env,
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+
+    assert "no embedded PostgreSQL runs" in run("db", "stop").stderr
+    run("db", "init")
+    assert "stopped the embedded PostgreSQL" in run("db", "stop").stderr
+    assert json.loads(run("db", "status", "--json").stdout)["current"] is True
+    run("db", "stop")

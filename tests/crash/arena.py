@@ -21,14 +21,14 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Self, TypeVar
 
 import psycopg
 
 from onceward.embedded import EmbeddedServer
 from onceward.install import upgrade
 from onceward.testing import database as testing
-from tests.crash.checker import Findings, check
+from tests.crash.checker import check
 from tests.crash.ledger import AttemptRow, History, JobRow, Ledger, now
 
 T = TypeVar("T")
@@ -149,7 +149,9 @@ class Arena:
         self.seed = seed
         self.random = random.Random(seed)
         self.dsn = server.embedded.dsn(name)
-        self.tcp_dsn = f"postgresql://postgres@127.0.0.1:{server.port}/{name}?sslmode=disable&gssencmode=disable"
+        self.tcp_dsn = (
+            f"postgresql://postgres@127.0.0.1:{server.port}/{name}?sslmode=disable&gssencmode=disable"
+        )
         upgrade(self.dsn)
         self.execute(TABLES)
         self.ledger = Ledger(folder / "harness.log")
@@ -157,7 +159,7 @@ class Arena:
         self._nursery: subprocess.Popen[str] | None = None
         self.began = time.monotonic()
 
-    def __enter__(self) -> Arena:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *unused: object) -> None:
@@ -196,6 +198,10 @@ class Arena:
 
     def until_done(self, count: int, *, within: float = PATIENCE) -> None:
         self.progress(lambda: self.done() >= count, what=f"{count} jobs done", within=within)
+
+    def until_more(self, before: int, what: str) -> None:
+        """Some job more has ended, or there is none left."""
+        until(lambda: self.done() > before or self.live() == 0, what=what)
 
     def until_quiet(self, *, within: float = PATIENCE) -> None:
         """Nothing left to do.  What is left when nothing moves any more is for the checker to report as stuck."""
@@ -238,7 +244,12 @@ class Arena:
         return life
 
     def signal(self, life: Life, what: str) -> None:
-        number = {"kill": signal.SIGKILL, "stop": signal.SIGSTOP, "cont": signal.SIGCONT, "term": signal.SIGTERM}[what]
+        number = {
+            "kill": signal.SIGKILL,
+            "stop": signal.SIGSTOP,
+            "cont": signal.SIGCONT,
+            "term": signal.SIGTERM,
+        }[what]
         # Before and not after: what a process does once it is woken must not seem to come earlier.
         if what in {"cont", "term"}:
             self.ledger.write(what, life.number, now())
@@ -254,10 +265,13 @@ class Arena:
     def until_registered(self, *lives: Life) -> None:
         names = [life.name for life in lives]
         until(
-            lambda: self.value(
-                "select count(distinct name) from onceward.workers where state = 'live' and name = any (%s)", names
-            )
-            == len(names),
+            lambda: (
+                self.value(
+                    "select count(distinct name) from onceward.workers where state = 'live' and name = any (%s)",
+                    names,
+                )
+                == len(names)
+            ),
             what=f"workers {names} registered",
         )
 
@@ -326,8 +340,9 @@ class Arena:
             history.effects = list(_stream(conn, "select token, job_id::text, epoch from public.effect"))
         return history
 
-    def findings(self) -> Findings:
-        return check(self.history())
+    def save(self, folder: Path) -> None:
+        """Keep the ledgers and the logs of the workers."""
+        shutil.copytree(self.folder, folder, dirs_exist_ok=True)
 
     def verdict(
         self,
@@ -335,12 +350,17 @@ class Arena:
         injected: dict[str, int],
         *,
         facts: dict[str, Any] | None = None,
+        also: Callable[[History], dict[str, Any]] | None = None,
         problems: list[str] | None = None,
         ledger: dict[str, int] | None = None,
     ) -> Verdict:
-        """End the workers, read everything, judge; with `ledger`, it was judged already."""
+        """End the workers, read everything, judge.
+
+        `also` tells more facts from the history; with `ledger`, there is none, and it was judged already.
+        """
         trouble = [*(problems or []), *self.end_workers()]
-        found = self.findings() if ledger is None else Findings()
+        history = self.history() if ledger is None else History()
+        found = check(history)
         known = {"jobs": self.value("select count(*) from onceward.jobs"), "deadlocks": self.deadlocks()}
         if known["deadlocks"]:
             trouble.append(f"{known['deadlocks']} deadlocks")
@@ -356,6 +376,7 @@ class Arena:
                 "zombie_runs": found.zombie_runs,
                 "refused": found.refused,
                 **(facts or {}),
+                **(also(history) if also is not None else {}),
             },
             problems=trouble,
             seconds=round(time.monotonic() - self.began, 1),

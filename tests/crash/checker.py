@@ -210,7 +210,9 @@ def _check_transactions(history: History, lookup: _Lookup, found: Findings) -> N
         if row is None or not lookup.possible(token):
             found.add("phantom", f"effect of token {token}, job {job}: nobody asked for it")
         elif row.state != "done" or row.epoch != epoch:
-            found.add("dup_tx", f"effect of token {token}, epoch {epoch}: job is {row.state}, epoch {row.epoch}")
+            found.add(
+                "dup_tx", f"effect of token {token}, epoch {epoch}: job is {row.state}, epoch {row.epoch}"
+            )
     of_token: dict[str, int] = defaultdict(int)
     for token, _, _ in history.effects:
         of_token[token] += 1
@@ -227,7 +229,10 @@ def _check_transactions(history: History, lookup: _Lookup, found: Findings) -> N
         elif mark.word == "refused":
             found.refused += 1
             if mark.epoch in lookup.effects.get(mark.job, ()):
-                found.add("lies", f"job {mark.job} epoch {mark.epoch}: told that it lost its lease, but it committed")
+                found.add(
+                    "lies",
+                    f"job {mark.job} epoch {mark.epoch}: told that it lost its lease, but it committed",
+                )
     for job, epochs in told.items():
         if len(epochs) > 1:
             found.add("lies", f"job {job}: epochs {sorted(epochs)} were each told that they finished it")

@@ -115,7 +115,9 @@ class Producer(threading.Thread):
             self._insist(
                 tokens,
                 due,
-                lambda: client.enqueue_many(work.task, payloads, keys=tokens, key_window="forever", **options),
+                lambda: client.enqueue_many(
+                    work.task, payloads, keys=tokens, key_window="forever", **options
+                ),
             )
             return
         (token,) = self._tokens(1)
@@ -130,7 +132,12 @@ class Producer(threading.Thread):
             with self._told([token], due) as answer:
                 answer.append(client.enqueue(work.task, payload, **options))
         else:
-            self._in_own_transaction(client, token, due, lambda conn: client.enqueue(work.task, payload, connection=conn, **options))
+            self._in_own_transaction(
+                client,
+                token,
+                due,
+                lambda conn: client.enqueue(work.task, payload, connection=conn, **options),
+            )
 
     def _insist(self, tokens: list[str], due: int, call: Callable[[], list[JobRef]]) -> None:
         """Repeat until there is an answer: with a key that is safe, however often the reply was lost."""
@@ -161,7 +168,9 @@ class Producer(threading.Thread):
             self._ledger.ok(op, ((ref.id, ref.created) for ref in answer))
             self.acknowledged += len(answer)
 
-    def _in_own_transaction(self, client: Client, token: str, due: int, call: Callable[[Any], JobRef]) -> None:
+    def _in_own_transaction(
+        self, client: Client, token: str, due: int, call: Callable[[Any], JobRef]
+    ) -> None:
         """On a connection of the caller's own; now and then it rolls back, and then there must be no job."""
         op = self._ledger.invoke([token], due_ns=due)
         committing = False
@@ -187,7 +196,9 @@ class Producer(threading.Thread):
             self.acknowledged += 1
 
 
-def produce(arena: Arena, jobs: int, *, producers: int = 2, prefix: str = "p", **options: Any) -> list[Producer]:
+def produce(
+    arena: Arena, jobs: int, *, producers: int = 2, prefix: str = "p", **options: Any
+) -> list[Producer]:
     """Start producers that enqueue this many jobs between them."""
     started = []
     for index in range(producers):

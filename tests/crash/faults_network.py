@@ -6,7 +6,7 @@ from __future__ import annotations
 import time
 
 from tests.crash import clients
-from tests.crash.arena import PATIENCE, Arena, Life, Verdict, until
+from tests.crash.arena import Arena, Life, Verdict
 from tests.crash.proxy import Proxy
 
 # What workers and clients do, and how often each is cut out of a hundred.
@@ -55,7 +55,11 @@ def cuts(arena: Arena, *, cuts: int, jobs: int, workers: int = 2) -> Verdict:
         return arena.verdict(
             "commit reply cut",
             {**made, "jobs": jobs},
-            facts={"replies": dict(proxy.cut_replies), "late": dict(proxy.late_calls), **clients.told([*producers, *more])},
+            facts={
+                "replies": dict(proxy.cut_replies),
+                "late": dict(proxy.late_calls),
+                **clients.told([*producers, *more]),
+            },
             problems=problems,
         )
 
@@ -70,11 +74,13 @@ def half_open(arena: Arena, *, hangs: int, jobs: int = 300) -> Verdict:
         slowest = 0.0
         for count in range(hangs):
             identities = arena.value("select count(*) from onceward.workers")
-            problems += clients.finish(clients.produce(arena, jobs, producers=1, work=_short, prefix=f"hang{count}-"))
+            problems += clients.finish(
+                clients.produce(arena, jobs, producers=1, work=_short, prefix=f"hang{count}-")
+            )
             before = arena.done()
             hung = proxy.hang()
             hung_at = time.monotonic()
-            until(lambda: arena.done() > before or arena.live() == 0, within=PATIENCE, what="work after the hang")  # noqa: B023
+            arena.until_more(before, "work after the hang")
             arena.until_quiet()
             slowest = max(slowest, time.monotonic() - hung_at)
             if hung < 2:
@@ -99,10 +105,15 @@ def resets(arena: Arena, *, resets: int, jobs: int, workers: int = 3) -> Verdict
         while count < resets:
             done = arena.done()
             count += proxy.reset(0.3)
-            until(lambda: arena.done() > done or arena.live() == 0, what="work after a reset")  # noqa: B023
+            arena.until_more(done, "work after a reset")
         problems = clients.finish(producers)
         arena.until_quiet()
-        return arena.verdict("latency and resets", {"resets": count, "jobs": jobs}, facts=clients.told(producers), problems=problems)
+        return arena.verdict(
+            "latency and resets",
+            {"resets": count, "jobs": jobs},
+            facts=clients.told(producers),
+            problems=problems,
+        )
 
 
 def _worker(arena: Arena, proxy: Proxy, **options) -> Life:

@@ -19,18 +19,18 @@ def kills(arena: Arena, *, kills: int, jobs: int, workers: int = 4) -> Verdict:
     # Rolled-back enqueues make fewer jobs than tokens: the last kill comes well before the end.
     step = 0.9 * jobs / kills
     for count in range(kills):
-        arena.progress(lambda: arena.done() >= count * step, what=f"job {count * step:.0f} done", within=60)  # noqa: B023 - called at once
+        arena.until_done(int(count * step))
         index = arena.random.randrange(workers)
         victim = fleet[index]
         arena.signal(victim, "kill")
         fleet[index] = _worker(arena)
     problems = clients.finish(producers)
     arena.until_quiet()
-    history = arena.history()
     return arena.verdict(
         "worker killed",
         {"kills": kills, "jobs": jobs},
-        facts={"slowest_rescue_s": _slowest_rescue(history), **clients.told(producers)},
+        facts=clients.told(producers),
+        also=lambda history: {"slowest_rescue_s": _slowest_rescue(history)},
         problems=problems,
     )
 
@@ -55,30 +55,28 @@ def zombies(arena: Arena, *, zombies: int, at_once: int = 8, healthy: int = 2) -
         for life in victims:
             arena.signal(life, "stop")
         held = {life: _at_work(arena, life) for life in victims}
-        jobs = [job for attempts in held.values() for job, _ in attempts]
-        until(
-            lambda: arena.value(
-                "select count(*) from onceward.jobs where id = any (%s::uuid[]) and state <> 'done'", jobs  # noqa: B023
-            )
-            == 0,
-            what="the jobs of stopped workers done by others",
-        )
+        _until_done_by_others(arena, [job for attempts in held.values() for job, _ in attempts])
         for life in victims:
             arena.signal(life, "cont")
-        until(lambda: not any(_at_work(arena, life) & held[life] for life in victims), what="woken handlers at their end")  # noqa: B023
+        for life in victims:
+            _until_ended(arena, life, held[life])
         # A worker that held nothing was stopped for nothing.
         count += sum(bool(attempts) for attempts in held.values())
     producers[0].stop()
     problems = clients.finish(producers)
     arena.until_quiet()
-    late = _late_writes(arena.history())
-    if late["accepted"]:
-        problems.append(f"{late['accepted']} late writes were accepted")
-    if not late["refused"]:
-        problems.append("no late write was tried")
-    return arena.verdict(
-        "zombie", {"zombies": count, "rounds": rounds}, facts={"late_writes": late}, problems=problems
+    verdict = arena.verdict(
+        "zombie",
+        {"zombies": count, "rounds": rounds},
+        also=lambda history: {"late_writes": _late_writes(history)},
+        problems=problems,
     )
+    late = verdict.facts["late_writes"]
+    if late["accepted"]:
+        verdict.problems.append(f"{late['accepted']} late writes were accepted")
+    if not late["refused"]:
+        verdict.problems.append("no late write was tried")
+    return verdict
 
 
 def deploys(arena: Arena, *, deploys: int, jobs: int, workers: int = 4) -> Verdict:
@@ -89,7 +87,11 @@ def deploys(arena: Arena, *, deploys: int, jobs: int, workers: int = 4) -> Verdi
     def work(rng):
         # Some handlers outlast the grace and are interrupted.
         long = rng.random() < 0.1
-        return Work("work", rng.randrange(400, 1200) if long else rng.randrange(60), "tx" if rng.random() < 0.3 else "plain")
+        return Work(
+            "work",
+            rng.randrange(400, 1200) if long else rng.randrange(60),
+            "tx" if rng.random() < 0.3 else "plain",
+        )
 
     producers = clients.produce(arena, jobs, work=work, backlog=400)
     slowest = 0.0
@@ -132,7 +134,9 @@ def hogs(arena: Arena, *, hogs: int, seconds: float = 6.0) -> Verdict:
     rescued = arena.value("select count(*) from onceward.attempts where outcome = 'rescued'")
     if rescued:
         problems.append(f"{rescued} false rescues")
-    return arena.verdict("handler hogs the GIL", {"hogs": hogs}, facts={"rescued": rescued}, problems=problems)
+    return arena.verdict(
+        "handler hogs the GIL", {"hogs": hogs}, facts={"rescued": rescued}, problems=problems
+    )
 
 
 # ---------------------------------------------------------------- helpers
@@ -156,12 +160,23 @@ def _at_work(arena: Arena, life: Life) -> set[tuple[str, int]]:
     return open_now
 
 
+def _until_done_by_others(arena: Arena, jobs: list[str]) -> None:
+    unfinished = "select count(*) from onceward.jobs where id = any (%s::uuid[]) and state <> 'done'"
+    until(lambda: arena.value(unfinished, jobs) == 0, what="the jobs of stopped workers done by others")
+
+
+def _until_ended(arena: Arena, life: Life, attempts: set[tuple[str, int]]) -> None:
+    until(lambda: not _at_work(arena, life) & attempts, what=f"the handlers of {life.name} at their end")
+
+
 def _late_writes(history: History) -> dict[str, int]:
     """Writes tried by attempts that were under way when their process was stopped, and had lost the job by then."""
     current = {job: row.epoch for job, row in history.jobs.items()}
     late = {"refused": 0, "accepted": 0, "unknown": 0}
     for mark in history.txs:
-        stopped = any(what == "stop" and when < mark.mono for what, when in history.processes.get(mark.life, ()))
+        stopped = any(
+            what == "stop" and when < mark.mono for what, when in history.processes.get(mark.life, ())
+        )
         if stopped and mark.epoch < current.get(mark.job, 0):
             late["accepted" if mark.word == "ok" else mark.word] += 1
     return late
@@ -169,7 +184,9 @@ def _late_writes(history: History) -> dict[str, int]:
 
 def _slowest_rescue(history: History) -> float:
     """Seconds from the death of a process until a job it was working on was ready again, at worst."""
-    gone = {life: when for life, events in history.processes.items() for what, when in events if what == "exit"}
+    gone = {
+        life: when for life, events in history.processes.items() for what, when in events if what == "exit"
+    }
     killed = {life for life, events in history.processes.items() if any(what == "kill" for what, _ in events)}
     if not history.begins:
         return 0.0

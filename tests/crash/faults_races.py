@@ -36,7 +36,9 @@ def unique(arena: Arena, *, clients: int, keys: int) -> Verdict:
                     token = f"key-{index}"
                     op = ledger.invoke([token])
                     window = "forever" if index % 2 else "live"
-                    ref = client.enqueue("work", {"token": token}, key=token, key_window=window, connection=conn)
+                    ref = client.enqueue(
+                        "work", {"token": token}, key=token, key_window=window, connection=conn
+                    )
                     if rng.random() < ROLLED_BACK:
                         conn.rollback()
                         ledger.fail(op, "rolled back")
@@ -244,12 +246,12 @@ def _in(milliseconds: int) -> datetime:
     return datetime.now(UTC) + timedelta(milliseconds=milliseconds)
 
 
-def deadlocks(arena: Arena, *, clients: int, seconds: float) -> Verdict:
+def deadlocks(arena: Arena, *, hunters: int, seconds: float) -> Verdict:
     """Overlapping random batches of everything that takes locks: no deadlock, no job left behind, no limit exceeded."""
     hunt = Hunt(arena, seconds)
 
     async def everybody() -> None:
-        await asyncio.gather(hunt.watch(), *(hunt.client(number) for number in range(clients)))
+        await asyncio.gather(hunt.watch(), *(hunt.client(number) for number in range(hunters)))
 
     asyncio.run(everybody())
     # What the hunters hold goes back; then real workers empty the lane.
@@ -261,7 +263,7 @@ def deadlocks(arena: Arena, *, clients: int, seconds: float) -> Verdict:
     counts = {"lost": len(hunt.committed - known), "stuck": arena.live(), "deadlocks": arena.deadlocks()}
     return arena.verdict(
         "deadlock hunt",
-        {"clients": clients, "seconds": int(seconds), "calls": hunt.done.total()},
+        {"hunters": hunters, "seconds": int(seconds), "calls": hunt.done.total()},
         facts={"calls": dict(hunt.done), "refused": dict(hunt.told), "states": arena.states()},
         problems=hunt.problems[:10],
         ledger=counts,

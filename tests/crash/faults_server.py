@@ -7,7 +7,7 @@ import time
 import psycopg
 
 from tests.crash import clients
-from tests.crash.arena import Arena, Verdict, until
+from tests.crash.arena import Arena, Verdict
 
 TERMINATE = """
 select pg_terminate_backend(pid), application_name from pg_stat_activity
@@ -24,10 +24,10 @@ def restarts(arena: Arena, *, restarts: int, jobs_each: int = 300, workers: int 
     slowest = 0.0
     for _ in range(restarts):
         before = arena.done()
-        arena.progress(lambda: arena.done() >= before + jobs_each, what="load before the restart", within=60)  # noqa: B023
+        arena.until_done(before + jobs_each)
         arena.server.embedded.restart_immediate()
         ready, before = time.monotonic(), arena.done()
-        until(lambda: arena.done() > before, what="work after the restart")  # noqa: B023
+        arena.until_more(before, "work after the restart")
         slowest = max(slowest, time.monotonic() - ready)
     for producer in producers:
         producer.stop()
@@ -53,7 +53,7 @@ def terminated(arena: Arena, *, sessions: int, at_once: int = 3, workers: int = 
             for gone, name in conn.execute(TERMINATE, [at_once]):
                 if gone:
                     hit[name] = hit.get(name, 0) + 1
-            until(lambda: arena.done() > before, what="work after sessions were terminated")  # noqa: B023
+            arena.until_more(before, "work after sessions were terminated")
     for producer in producers:
         producer.stop()
     problems = clients.finish(producers)

@@ -9,6 +9,7 @@ import time
 from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
+from typing import ClassVar
 
 import psycopg
 
@@ -30,7 +31,7 @@ class _Here:
     dsn = ""
     ledger: Ledger | None = None
     local = threading.local()
-    idle: list[psycopg.AsyncConnection] = []
+    idle: ClassVar[list[psycopg.AsyncConnection]] = []
 
 
 def configure(*, folder: Path, life: int, dsn: str) -> None:
@@ -170,5 +171,3 @@ def _effect_sync(job: Job, token: str) -> None:
 
 def _told(job: Job, error: BaseException) -> None:
     mark("tx", job, "refused" if isinstance(from_database(error), LeaseLost) else "unknown")
-
-

@@ -17,7 +17,7 @@ import threading
 from collections import Counter
 from collections.abc import Coroutine
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Self
 
 CANCEL_REQUEST = 80877102
 FUNCTION = re.compile(rb"\b(?:onceward|public)\.(\w+)\(")
@@ -76,7 +76,7 @@ class Proxy:
         self._thread.start()
         assert self._ready.wait(10), "the proxy did not start"
 
-    def __enter__(self) -> Proxy:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *unused: object) -> None:
@@ -151,7 +151,10 @@ class Proxy:
             return
         link = _Link((reader, writer), server)
         self._links.add(link)
-        pumps = [asyncio.ensure_future(self._from_client(link)), asyncio.ensure_future(self._from_server(link))]
+        pumps = [
+            asyncio.ensure_future(self._from_client(link)),
+            asyncio.ensure_future(self._from_server(link)),
+        ]
         try:
             await asyncio.wait(pumps, return_when=asyncio.FIRST_COMPLETED)
         except asyncio.CancelledError:

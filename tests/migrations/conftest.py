@@ -61,7 +61,9 @@ class Cluster:
             # Granted by one another: whoever granted goes last.
             for _ in range(2):
                 for role in (*ROLES, *self._roles):
-                    with contextlib.suppress(psycopg.errors.UndefinedObject, psycopg.errors.DependentObjectsStillExist):
+                    with contextlib.suppress(
+                        psycopg.errors.UndefinedObject, psycopg.errors.DependentObjectsStillExist
+                    ):
                         connection.execute(sql.SQL("drop owned by {}").format(sql.Identifier(role)))
                         connection.execute(sql.SQL("drop role {}").format(sql.Identifier(role)))
         self._roles.clear()

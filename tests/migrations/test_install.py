@@ -52,7 +52,9 @@ def test_an_upgrade_keeps_jobs_and_what_was_configured(cluster):
 def test_an_upgrade_mends_functions_and_grants_that_were_changed_by_hand(cluster):
     dsn = cluster.database()
     upgrade(dsn)
-    cluster.ask("create or replace function onceward.caller() returns name language sql as 'select null::name'", dsn)
+    cluster.ask(
+        "create or replace function onceward.caller() returns name language sql as 'select null::name'", dsn
+    )
     cluster.ask("grant all on onceward.job_private to onceward_producer", dsn)
     cluster.ask("grant execute on function onceward.admit to public", dsn)
     cluster.ask("alter table onceward.job_private disable row level security", dsn)
@@ -61,9 +63,15 @@ def test_an_upgrade_mends_functions_and_grants_that_were_changed_by_hand(cluster
     upgrade(dsn)
 
     assert cluster.ask("select onceward.caller()", dsn) == "postgres"
-    assert not cluster.ask("select has_table_privilege('onceward_producer', 'onceward.job_private', 'update')", dsn)
-    assert not cluster.ask("select has_function_privilege('onceward_auditor', 'onceward.admit(jsonb)', 'execute')", dsn)
-    assert cluster.ask("select relrowsecurity from pg_class where oid = 'onceward.job_private'::regclass", dsn)
+    assert not cluster.ask(
+        "select has_table_privilege('onceward_producer', 'onceward.job_private', 'update')", dsn
+    )
+    assert not cluster.ask(
+        "select has_function_privilege('onceward_auditor', 'onceward.admit(jsonb)', 'execute')", dsn
+    )
+    assert cluster.ask(
+        "select relrowsecurity from pg_class where oid = 'onceward.job_private'::regclass", dsn
+    )
 
 
 def test_a_database_of_a_newer_version_is_refused_and_left_alone(cluster):
@@ -87,7 +95,11 @@ def test_a_migration_that_fails_leaves_nothing_behind_and_is_named(cluster, monk
     if not first:
         upgrade(dsn)
     before = names(dsn)
-    scripts = [*install.migrations(), Script("0998_expand_fine.sql", "create table onceward.fine ();"), Script("0999_expand_bad.sql", "select 1 / 0;")]
+    scripts = [
+        *install.migrations(),
+        Script("0998_expand_fine.sql", "create table onceward.fine ();"),
+        Script("0999_expand_bad.sql", "select 1 / 0;"),
+    ]
     monkeypatch.setattr(install, "migrations", lambda: scripts)
 
     with pytest.raises(OncewardError, match=r"0999_expand_bad\.sql.*division by zero"):
@@ -104,7 +116,10 @@ def test_migrations_are_applied_in_order_and_once(cluster, monkeypatch):
     dsn = cluster.database()
     upgrade(dsn)
     later = [
-        Script("0998_expand_a.sql", "create table onceward.made_private (n int); insert into onceward.made_private values (1);"),
+        Script(
+            "0998_expand_a.sql",
+            "create table onceward.made_private (n int); insert into onceward.made_private values (1);",
+        ),
         Script("0999_expand_b.sql", "insert into onceward.made_private values (2);"),
     ]
     scripts = [*install.migrations(), *later]
@@ -115,7 +130,9 @@ def test_migrations_are_applied_in_order_and_once(cluster, monkeypatch):
     assert upgrade(dsn) == []
     assert cluster.ask("select array_agg(n) from onceward.made_private", dsn) == [1, 2]
     # A new table is closed like the others.
-    assert cluster.ask("select relforcerowsecurity from pg_class where oid = 'onceward.made_private'::regclass", dsn)
+    assert cluster.ask(
+        "select relforcerowsecurity from pg_class where oid = 'onceward.made_private'::regclass", dsn
+    )
 
 
 def test_a_program_tells_when_the_schema_is_missing_or_older_than_itself(cluster, monkeypatch):

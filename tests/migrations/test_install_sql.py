@@ -24,7 +24,9 @@ def described(dsn):
             " where d.objoid in (select oid from pg_proc where pronamespace = 'onceward'::regnamespace "
             "                     union all select oid from pg_class where relnamespace = 'onceward'::regnamespace)"
         ).fetchone()
-        ledger = connection.execute("select array_agg(name) as all, (select digest from onceward.code_private) from onceward.migration_private").fetchone()
+        ledger = connection.execute(
+            "select array_agg(name) as all, (select digest from onceward.code_private) from onceward.migration_private"
+        ).fetchone()
         return describe(connection), bodies, comments, ledger
 
 
@@ -34,7 +36,15 @@ def test_the_script_installs_the_same_as_the_command(cluster, tool):
     upgrade(by_command)
 
     if tool == "psql":
-        command = [cluster.psql(), "--no-psqlrc", "--quiet", "--set", "ON_ERROR_STOP=1", "--dbname", by_script]
+        command = [
+            cluster.psql(),
+            "--no-psqlrc",
+            "--quiet",
+            "--set",
+            "ON_ERROR_STOP=1",
+            "--dbname",
+            by_script,
+        ]
         subprocess.run(command, input=install_sql(), text=True, check=True, capture_output=True)
     else:
         cluster.ask(install_sql(), by_script)
@@ -68,4 +78,6 @@ def test_the_script_leaves_the_session_as_it_was(cluster):
     with psycopg.connect(cluster.database(), autocommit=True) as connection:
         connection.execute(install_sql())
 
-        assert connection.execute("select current_user::text, current_setting('check_function_bodies')").fetchone() == ("postgres", "on")
+        assert connection.execute(
+            "select current_user::text, current_setting('check_function_bodies')"
+        ).fetchone() == ("postgres", "on")

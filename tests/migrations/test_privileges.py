@@ -33,7 +33,9 @@ def works(cluster, dsn: str) -> None:
         assert worker is not None
         claim = connection.execute("select job_id, epoch from onceward.claim(%s)", worker).fetchone()
         connection.execute("select onceward.complete(%s, %s)", claim)
-        assert connection.execute("select state from onceward.jobs where id = %s", job).fetchone() == ("done",)
+        assert connection.execute("select state from onceward.jobs where id = %s", job).fetchone() == (
+            "done",
+        )
         connection.execute("select onceward.tidy(), onceward.rescue(), onceward.ensure_partitions(20)")
     assert upgrade(dsn) == []
 
@@ -61,7 +63,7 @@ def test_the_statement_can_be_run_from_another_database_and_again(cluster):
 
 
 def test_names_that_need_quotes_are_quoted(cluster):
-    dsn = cluster.database(cluster.role("O'Neil \"the\" Admin"))
+    dsn = cluster.database(cluster.role('O\'Neil "the" Admin'))
 
     with pytest.raises(OncewardError) as refused:
         upgrade(dsn)
@@ -108,7 +110,9 @@ def test_nothing_that_was_installed_has_the_rights_of_a_superuser(cluster):
 
     owners = "select string_agg(distinct pg_get_userbyid(proowner), ',') from pg_proc where pronamespace = 'onceward'::regnamespace"
     assert cluster.ask(owners, dsn) == "onceward_owner"
-    assert not cluster.ask("select rolsuper or rolcreaterole or rolcreatedb or rolbypassrls from pg_roles where rolname = 'onceward_owner'")
+    assert not cluster.ask(
+        "select rolsuper or rolcreaterole or rolcreatedb or rolbypassrls from pg_roles where rolname = 'onceward_owner'"
+    )
 
 
 def test_an_application_role_that_was_granted_producing_can_produce_and_no_more(cluster):
@@ -135,7 +139,9 @@ def test_the_backend_role_of_supabase_may_produce_work_and_operate(cluster, inst
             dsn = cluster.database(cluster.role("creator", "createrole"))
         case "ordinary":
             dsn = cluster.database(cluster.role("ordinary"))
-            run_as_one_statement(cluster.database(), roles_statement("ordinary", cluster.ask("select current_database()", dsn)))
+            run_as_one_statement(
+                cluster.database(), roles_statement("ordinary", cluster.ask("select current_database()", dsn))
+            )
     upgrade(dsn)
 
     service = cluster.as_("service_role", dsn)

@@ -130,6 +130,16 @@ def test_lists_are_filtered(client):
     assert len(client.jobs()) == 2
 
 
+def test_delays_are_counted_by_the_clock_of_the_database(client, onceward_clock):
+    onceward_clock.advance("2h")
+    job = client.job(
+        client.enqueue(shop.greet, {"name": "Ada"}, delay=timedelta(hours=1), expires_in=timedelta(hours=1))
+    )
+    assert job.state == "scheduled"
+    assert job.run_at - job.created_at == timedelta(hours=1)
+    assert job.expires_at - job.run_at == timedelta(hours=1)
+
+
 def test_a_waiting_job_is_cancelled_at_once(client):
     job = client.enqueue(shop.greet, {"name": "Ada"})
     assert client.cancel(job, "not needed") == "cancelled"

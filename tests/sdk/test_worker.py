@@ -155,7 +155,7 @@ def test_a_job_of_an_unknown_task_waits_for_a_worker_that_knows_it(plain, oncewa
     job = plain.enqueue(shop.greet, {"name": "Ada"})
     drain(onceward_database, app=Onceward())
     found = plain.job(job)
-    assert (found.state, found.attempt) == ("scheduled", 0)
+    assert (found.state, found.attempt, found.snoozes) == ("scheduled", 0, 0)
     onceward_clock.advance("31 s")
     drain(onceward_database)
     assert plain.wait(job) == "Hello Ada"

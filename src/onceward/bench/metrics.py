@@ -133,6 +133,7 @@ def _at_most(
     ]
 
 
+RAW_SINGLE = ("raw", "raw_psycopg")
 RAW_BULK = ("raw_unnest", "raw_copy")
 BARS = (
     Bar("drain_one", "first bar", "≥ 2 × PgQueuer", _ratio("drain_one", ["pgqueuer"]), 2.0),
@@ -146,8 +147,8 @@ BARS = (
         0.5, 0.8,
     ),
     *_pair("bulk", "≥ {} × raw COPY or unnest, validation on", _ratio("bulk", RAW_BULK), 0.5, 0.8),
-    *_pair("single", "≥ {} × raw single INSERT", _ratio("single", ["raw"]), 0.7, 0.9),
-    *_pair("single", "≥ {} × raw, sync client", _ratio("single", ["raw"], system="onceward_sync"), 0.7, 0.9),
+    *_pair("single", "≥ {} × raw single INSERT", _ratio("single", RAW_SINGLE), 0.7, 0.9),
+    *_pair("single", "≥ {} × raw, sync client", _ratio("single", RAW_SINGLE, system="onceward_sync"), 0.7, 0.9),
     *_at_most("transaction_added", "≤ {} ms", _of("transaction_added"), 0.3, None),
     *_at_most("transaction_statements", "≤ {} statement", _of("transaction_statements"), 1, None),
     *_at_most("start_p50", "p50 ≤ {} × raw LISTEN loop", _ratio("start_p50", ["raw"]), 1.5, 1.2),

@@ -13,8 +13,6 @@ import onceward
 from onceward.bench import machine
 from onceward.bench.measures import GROUPS, Bench, Group
 from onceward.bench.metrics import METRICS, NOT_MEASURED, rounded, summary
-from onceward.bench.place import Place
-from onceward.bench.sizes import Sizes
 from onceward.bench.systems import LABELS, PGQUEUER, Systems, versions
 from onceward.errors import InvalidArgument
 from onceward.registry import nearest_hint
@@ -133,11 +131,3 @@ def document(
 def _headline(figures: dict[str, float]) -> str:
     name = next(name for name in HEADLINES if name in figures)
     return f"{rounded(figures[name]):,} {UNITS[name]}".strip()
-
-
-def run(
-    place: Place, systems: Systems, sizes: Sizes, only: Sequence[str] | None = None
-) -> tuple[Bench, Results]:
-    """All of it, without progress: for tests."""
-    bench = Bench(place, systems, sizes)
-    return bench, measure(bench, plan(choose(only), systems, sizes.repeats), lambda *_: None)

@@ -144,15 +144,17 @@ def fail(
 
 
 def snooze(
-    job_id: UUID, epoch: int, delay: timedelta, reason: str | None
+    job_id: UUID, epoch: int, delay: timedelta, reason: str | None, *, counted: bool = True
 ) -> Call[tuple[str, datetime | None]]:
     return Call(
-        "select state, run_at from onceward.snooze(%(job_id)s::uuid, %(epoch)s::bigint, %(delay)s::interval, %(reason)s::text)",
+        "select state, run_at from onceward.snooze(%(job_id)s::uuid, %(epoch)s::bigint, %(delay)s::interval, "
+        "%(reason)s::text, %(counted)s::boolean)",
         {
             "job_id": job_id,
             "epoch": epoch,
             "delay": delay,
             "reason": jsonsafe.printable(reason) if reason else None,
+            "counted": counted,
         },
         one(lambda row: (row[0], row[1])),
         repeatable=True,

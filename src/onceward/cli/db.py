@@ -106,6 +106,19 @@ def sql(
     print(install.roles_statement(installer, database))
 
 
+@app.command("stop")
+def stop() -> None:
+    """Stop the embedded PostgreSQL of this machine. Its data stay; the next command starts it again."""
+    from onceward.embedded import EmbeddedServer, default_data_dir
+
+    folder = default_data_dir()
+    if not (folder / "postmaster.pid").exists():
+        output.note(f"no embedded PostgreSQL runs in {folder}")
+        return
+    EmbeddedServer.start(folder).stop()
+    output.note(f"stopped the embedded PostgreSQL in {folder}")
+
+
 @app.command("check")
 def check(ctx: typer.Context, as_json: AsJson = False) -> None:
     """Check that what is installed fits: version, roles, grants and row-level security. Exit status 1 if not."""

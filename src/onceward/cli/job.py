@@ -160,7 +160,7 @@ def find(session: Session, job: UUID) -> JobInfo:
         session.explain_empty()
         raise UnknownJob(
             f"job {job}{where} does not exist",
-            hint='Look for it with "onceward job list"; finished jobs are removed after their retention.',
+            hint='Look for it with "onceward job list".',
         )
     return found
 

@@ -605,7 +605,7 @@ create function onceward.sees_all_tenants()
   returns boolean language sql stable set search_path=pg_catalog, pg_temp;
 create function onceward.set_resolve_check(p_task text, p_check regprocedure)
   returns void language plpgsql volatile set search_path=pg_catalog, pg_temp;
-create function onceward.snooze(p_job_id uuid, p_epoch bigint, p_delay interval, p_reason text DEFAULT NULL::text)
+create function onceward.snooze(p_job_id uuid, p_epoch bigint, p_delay interval, p_reason text DEFAULT NULL::text, p_counted boolean DEFAULT true)
   returns TABLE(state text, run_at timestamp with time zone) language plpgsql volatile security definer set lock_timeout=2s set search_path=pg_catalog, pg_temp;
 create function onceward.take_key(p_tenant text, p_task text, p_key text, p_window text, p_job_id uuid, p_payload jsonb)
   returns uuid language plpgsql volatile set search_path=pg_catalog, pg_temp;
@@ -681,7 +681,7 @@ grant execute on function onceward.sees_all_tenants() to onceward_auditor;
 grant execute on function onceward.sees_all_tenants() to onceward_operator;
 grant execute on function onceward.sees_all_tenants() to onceward_producer;
 grant execute on function onceward.sees_all_tenants() to onceward_worker;
-grant execute on function onceward.snooze(uuid,bigint,interval,text) to onceward_worker;
+grant execute on function onceward.snooze(uuid,bigint,interval,text,boolean) to onceward_worker;
 grant execute on function onceward.tidy(integer) to onceward_worker;
 grant usage on schema onceward to onceward_auditor;
 grant usage on schema onceward to onceward_operator;

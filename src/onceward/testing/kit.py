@@ -105,10 +105,16 @@ class Kit:
         arguments = ["worker", target, "--name", name, "--lease", f"{LEASE.total_seconds():.0f}s"]
         if lanes is not None:
             arguments += ["--lanes", ",".join(lanes)]
-        environment = os.environ | {"ONCEWARD_DSN": self.dsn, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+        environment = os.environ | {
+            "ONCEWARD_DSN": self.dsn,
+            "PYTHONPATH": os.pathsep.join(filter(None, sys.path)),
+        }
         with tempfile.TemporaryFile("w+") as output:
             process = subprocess.Popen(
-                [sys.executable, "-m", "onceward.cli", *arguments], env=environment, stdout=output, stderr=subprocess.STDOUT
+                [sys.executable, "-m", "onceward.cli", *arguments],
+                env=environment,
+                stdout=output,
+                stderr=subprocess.STDOUT,
             )
             try:
                 crash = self._held(name, running, process)
@@ -162,11 +168,14 @@ class Kit:
         matching = [
             job
             for job in there
-            if contains(job.payload, payload) and all(getattr(job, column) == value for column, value in where.items())
+            if contains(job.payload, payload)
+            and all(getattr(job, column) == value for column, value in where.items())
         ]
         if matching and count in {None, len(matching)}:
             return matching[0]
-        wanted = ", ".join([f"payload {payload}"] * (payload is not None) + [f"{k} {v!r}" for k, v in where.items()])
+        wanted = ", ".join(
+            [f"payload {payload}"] * (payload is not None) + [f"{k} {v!r}" for k, v in where.items()]
+        )
         found = "\n".join(f"  {_described(job, where)}" for job in there[-20:]) or "  none"
         raise AssertionError(
             f'expected {"a job" if count is None else f"{count} jobs"} of task "{name}"{f" with {wanted}" if wanted else ""}, '

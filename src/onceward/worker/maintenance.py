@@ -33,6 +33,9 @@ class Maintenance:
     def is_due(self, now: float) -> bool:
         return not self._busy and now >= self.next_at
 
+    def soon(self) -> None:
+        self.next_at = 0.0
+
     async def once(self, link: Link) -> None:
         self._busy = True
         now = time.monotonic()

@@ -236,7 +236,10 @@ class Runner:
         hint = nearest_hint(job.task, self._tasks)
         log.warning("task_unknown", job_id=str(job.id), task=job.task, worker=str(self._worker.id), hint=hint)
         self._worker.settle(
-            job, calls.snooze(job.id, job.epoch, UNKNOWN_TASK_PAUSE, f'this worker has no task "{job.task}"')
+            job,
+            calls.snooze(
+                job.id, job.epoch, UNKNOWN_TASK_PAUSE, f'this worker has no task "{job.task}"', counted=False
+            ),
         )
         self._worker.executed -= 1
 

@@ -33,7 +33,9 @@ def load_app(target: str) -> Onceward:
     """The app named by `package.module:attribute`."""
     module_name, _, attribute = target.partition(":")
     if not module_name or not attribute:
-        raise InvalidArgument(f"app must be given as package.module:app, got {target!r}")
+        raise InvalidArgument(
+            f"app must be given as package.module:app, got {target!r}", hint=f"Most likely {module_name}:app."
+        )
     # As `python -m` does: programs in the current folder are found.
     here = str(Path.cwd())
     if here not in sys.path:

@@ -76,6 +76,7 @@ class Worker:
         poll: timedelta = POLL,
         name: str | None = None,
     ) -> None:
+        logs.configure_if_nobody_has()
         if concurrency < 1:
             raise InvalidArgument(f"concurrency must be at least 1, got {concurrency}")
         self.app = app
@@ -111,6 +112,8 @@ class Worker:
         self._found_nothing = False
         self._changes = 0
         self._wanted = True
+        # A NOTIFY has come since the last claim.
+        self._noticed = False
         self._watched_at = 0.0
 
     # ------------------------------------------------------------ life
@@ -161,6 +164,7 @@ class Worker:
 
     def _notified(self, lane: str) -> None:
         if lane in self._lanes:
+            self._noticed = True
             self.wake()
 
     async def _register(self) -> None:
@@ -401,6 +405,10 @@ class Worker:
                 self._drop(job)
         self._claims.finished(len(done))
         claimed = self._claims.learned(rows, asked=room, swept=floors is None, took=took)
+        if self._noticed and room and not claimed:
+            # Something has come, and it is not ready: it waits for admission to its key, most likely.
+            self._maintenance.soon()
+        self._noticed = False
         if claimed or done:
             self._changed()
         self._found_nothing = self._looked and floors is None and room > 0

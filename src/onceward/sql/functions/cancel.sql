@@ -99,7 +99,7 @@ as $$
 begin
   raise exception 'job % does not exist', p_job_id
     using errcode = 'OW006',
-          hint    = 'Look for it with "onceward job list"; finished jobs are removed after their retention.';
+          hint    = 'Look for it with "onceward job list".';
 end;
 $$;
 

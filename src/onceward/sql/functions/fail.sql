@@ -148,10 +148,11 @@ end;
 $$;
 
 create or replace function onceward.snooze(
-  p_job_id uuid,
-  p_epoch  bigint,
-  p_delay  interval,
-  p_reason text default null
+  p_job_id  uuid,
+  p_epoch   bigint,
+  p_delay   interval,
+  p_reason  text default null,
+  p_counted boolean default true
 )
   returns table (state text, run_at timestamptz)
   language plpgsql security definer
@@ -191,7 +192,7 @@ begin
     return;
   end if;
 
-  if v_job.snoozes >= coalesce((v_job.retry ->> 'max_snoozes')::integer, 1000) then
+  if p_counted and v_job.snoozes >= coalesce((v_job.retry ->> 'max_snoozes')::integer, 1000) then
     v_error := onceward.error_record(v_job.task, 'SnoozesUsedUp',
       format('snoozed %s times, the most allowed', v_job.snoozes), 'snoozes_used_up', null);
     state := 'dead_letter';
@@ -205,14 +206,16 @@ begin
   state := 'scheduled';
   run_at := onceward.now() + p_delay;
   perform onceward.record_attempt(v_job, 'snoozed', jsonb_build_object('message', left(p_reason, 2000)), run_at);
-  update onceward.job_private as j set attempt = j.attempt - 1, snoozes = j.snoozes + 1 where j.id = p_job_id;
+  update onceward.job_private as j
+     set attempt = j.attempt - 1, snoozes = j.snoozes + case when p_counted then 1 else 0 end
+   where j.id = p_job_id;
   perform onceward.end_attempt(v_job, 'scheduled', run_at, null);
   perform onceward.give_place(v_job);
   return next;
 end;
 $$;
-comment on function onceward.snooze(uuid, bigint, interval, text) is
-  'Puts a running job off without using up an attempt.  Snoozes are counted; past the most allowed (1000, or retry.max_snoozes) the job becomes a dead letter.  One that was to be cancelled is cancelled.  Returns the new state.';
+comment on function onceward.snooze(uuid, bigint, interval, text, boolean) is
+  'Puts a running job off without using up an attempt.  Snoozes are counted; past the most allowed (1000, or retry.max_snoozes) the job becomes a dead letter (p_counted => false leaves the count alone).  One that was to be cancelled is cancelled.  Returns the new state.';
 
 -- Hand jobs back unstarted or interrupted: no attempt is used up, and they are ready at once.
 -- With epochs, it is safe to repeat: by then, the same worker may run a job again, in a later epoch.
