@@ -33,7 +33,9 @@ def installed() -> Iterator[Connection]:
 def generate(name: str, files: Mapping[Path, str]) -> int:
     """Write the files, or with --check compare them; the exit status of the tool."""
     parser = argparse.ArgumentParser(prog=f"python -m tools.{name}")
-    parser.add_argument("--check", action="store_true", help="write nothing; fail when a file is not up to date")
+    parser.add_argument(
+        "--check", action="store_true", help="write nothing; fail when a file is not up to date"
+    )
     check = parser.parse_args().check
     stale = False
     for path, text in files.items():
@@ -47,7 +49,11 @@ def generate(name: str, files: Mapping[Path, str]) -> int:
             print(f"wrote {place}")
             continue
         stale = True
-        changes = list(difflib.unified_diff(before.splitlines(), text.splitlines(), place, "as installed", lineterm="", n=1))
+        changes = list(
+            difflib.unified_diff(
+                before.splitlines(), text.splitlines(), place, "as installed", lineterm="", n=1
+            )
+        )
         print(f"error: {place} is not up to date", *changes[:40], sep="\n", file=sys.stderr)
         if len(changes) > 40:
             print(f"... {len(changes) - 40} more lines", file=sys.stderr)

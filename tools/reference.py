@@ -47,7 +47,9 @@ def sql_page(connection: Connection) -> str:
         "Every state change is one function of the schema `onceward`, callable from any language.",
         "Tables are private: their names end in `_private`, and only the functions write them.",
         "Errors are listed in [errors](errors.md).\n",
-        "Roles: " + ", ".join(f"`onceward_{role}`" for role in ("producer", "worker", "operator", "auditor")) + ".",
+        "Roles: "
+        + ", ".join(f"`onceward_{role}`" for role in ("producer", "worker", "operator", "auditor"))
+        + ".",
         "Each function names those that may call it; the owner may call every one.\n",
         "## Functions\n",
         *(_function(function) for function in functions),
@@ -60,7 +62,10 @@ def sql_page(connection: Connection) -> str:
 
 def _function(function: dict[str, Any]) -> str:
     # Casts of defaults tell nothing that the type does not.
-    arguments = [re.sub(r"::[a-z ]+(\[\])?", "", argument.replace("NULL::", "null::")) for argument in function["arguments"]]
+    arguments = [
+        re.sub(r"::[a-z ]+(\[\])?", "", argument.replace("NULL::", "null::"))
+        for argument in function["arguments"]
+    ]
     inside = "\n  " + ",\n  ".join(arguments) + "\n" if len(arguments) > 2 else ", ".join(arguments)
     callers = ", ".join(function["callers"]) or "owner"
     return (
@@ -88,7 +93,10 @@ def _sentences(comment: str) -> str:
 
 
 def errors_page() -> str:
-    classes = sorted(_subclasses(errors.OncewardError), key=lambda kind: (kind.sqlstate is None, kind.sqlstate or "", kind.__name__))
+    classes = sorted(
+        _subclasses(errors.OncewardError),
+        key=lambda kind: (kind.sqlstate is None, kind.sqlstate or "", kind.__name__),
+    )
     coded = [kind for kind in classes if kind.__dict__.get("sqlstate")]
     others = [kind for kind in classes if not kind.__dict__.get("sqlstate")]
     parts = [

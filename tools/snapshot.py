@@ -27,12 +27,17 @@ select format('create role %I%s;', rolname, case when rolcanlogin then ' login' 
  where rolname in ('onceward_owner', 'onceward_producer', 'onceward_worker', 'onceward_operator', 'onceward_auditor')
  order by rolname
 """
-_SEQUENCES: LiteralString = _OURS + """
+_SEQUENCES: LiteralString = (
+    _OURS
+    + """
 select format('create sequence %s as %s;', c.oid::regclass, format_type(s.seqtypid, null))
   from ours as c join pg_sequence as s on s.seqrelid = c.oid
  order by c.relname
 """
-_TABLES: LiteralString = _OURS + """
+)
+_TABLES: LiteralString = (
+    _OURS
+    + """
 select format(E'create table %s (\n%s\n)%s%s;', c.oid::regclass, b.body,
               case when c.relkind = 'p' then ' partition by ' || pg_get_partkeydef(c.oid)
                    when c.relispartition then ' -- a partition: ' || pg_get_expr(c.relpartbound, c.oid) else '' end,
@@ -60,13 +65,19 @@ select format(E'create table %s (\n%s\n)%s%s;', c.oid::regclass, b.body,
  where c.relkind in ('r', 'p')
  order by c.relname
 """
-_INDEXES: LiteralString = _OURS + """
+)
+_INDEXES: LiteralString = (
+    _OURS
+    + """
 select pg_get_indexdef(i.indexrelid) || ';'
   from pg_index as i join ours as c on c.oid = i.indrelid join ours as x on x.oid = i.indexrelid
  where not exists (select from pg_constraint as k where k.conindid = i.indexrelid)
  order by x.relname
 """
-_POLICIES: LiteralString = _OURS + """
+)
+_POLICIES: LiteralString = (
+    _OURS
+    + """
 select format('create policy %I on %s for %s to %s%s%s;', p.polname, c.oid::regclass,
               case p.polcmd when 'r' then 'select' when 'a' then 'insert' when 'w' then 'update' when 'd' then 'delete' else 'all' end,
               array_to_string(array(select r.rolname from pg_roles as r where r.oid = any (p.polroles) order by 1), ', '),
@@ -75,12 +86,16 @@ select format('create policy %I on %s for %s to %s%s%s;', p.polname, c.oid::regc
   from pg_policy as p join ours as c on c.oid = p.polrelid
  order by c.relname, p.polname
 """
-_VIEWS: LiteralString = _OURS + """
+)
+_VIEWS: LiteralString = (
+    _OURS
+    + """
 select format(E'create view %s with (%s) as\n%s', c.oid::regclass, array_to_string(c.reloptions, ', '), pg_get_viewdef(c.oid, true))
   from ours as c
  where c.relkind in ('v', 'm')
  order by c.relname
 """
+)
 _FUNCTIONS: LiteralString = """
 select format(E'create function %s.%I(%s)\n  returns %s language %s %s%s%s;', p.pronamespace::regnamespace, p.proname,
               pg_get_function_arguments(p.oid), pg_get_function_result(p.oid), l.lanname,
@@ -92,7 +107,9 @@ select format(E'create function %s.%I(%s)\n  returns %s language %s %s%s%s;', p.
  order by p.proname
 """
 # Per object and grantee, without what an owner has by being the owner.
-_GRANTS: LiteralString = _OURS + """
+_GRANTS: LiteralString = (
+    _OURS
+    + """
 select format('grant %s on %s %s to %s;', string_agg(lower(g.privilege_type), ', ' order by g.privilege_type), g.kind, g.name,
               case when g.grantee = 0 then 'public' else quote_ident(pg_get_userbyid(g.grantee)) end)
   from (select 'schema' as kind, n.nspname::text as name, n.nspowner as owner, a.*
@@ -110,6 +127,7 @@ select format('grant %s on %s %s to %s;', string_agg(lower(g.privilege_type), ',
  group by g.kind, g.name, g.grantee
  order by g.kind, g.name, pg_get_userbyid(g.grantee)
 """
+)
 SECTIONS: dict[str, LiteralString] = {
     "roles": _ROLES,
     "sequences": _SEQUENCES,

@@ -26,7 +26,11 @@ OPEN_CALLS = {
 @pytest.mark.parametrize("call", list(OPEN_CALLS.values()), ids=list(OPEN_CALLS))
 def test_no_open_transaction_of_a_caller_stops_a_finish_or_leaves_a_job_stuck(db, call, commits):
     options = {"concurrency_key": "k", "concurrency_limit": 2}
-    jobs = {"dead": db.dead_letter(**options), "other": db.running(**options), "running": db.running(**options)}
+    jobs = {
+        "dead": db.dead_letter(**options),
+        "other": db.running(**options),
+        "running": db.running(**options),
+    }
     jobs["waiting"] = db.enqueue(**options)
     jobs["scheduled"] = db.enqueue(run_at=db.now() + timedelta(hours=1), **options)
     db.promote()

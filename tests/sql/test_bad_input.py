@@ -88,7 +88,9 @@ def test_a_job_with_a_bad_key_is_refused(db, sqlstate, fragments, key, window):
 
 def test_an_expiry_before_the_start_is_refused(db):
     with db.refused("OW008", "expires_at", "never"):
-        db.run("select onceward.enqueue('ocr', p_run_at => onceward.now() + '2 h', p_expires_at => onceward.now() + '1 h')")
+        db.run(
+            "select onceward.enqueue('ocr', p_run_at => onceward.now() + '2 h', p_expires_at => onceward.now() + '1 h')"
+        )
 
 
 def test_a_payload_that_is_null_is_refused(db):

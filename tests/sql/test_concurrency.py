@@ -79,7 +79,10 @@ ENDS = {
     "cancel": lambda db, claim: db.cancel(claim.job_id, epoch=claim.epoch),
     "cancel and fail": lambda db, claim: (db.cancel(claim.job_id), db.fail(claim)),
     "cancel and snooze": lambda db, claim: (db.cancel(claim.job_id), db.snooze(claim)),
-    "cancel and hand back": lambda db, claim: (db.cancel(claim.job_id), db.call("release", worker_id=db.worker())),
+    "cancel and hand back": lambda db, claim: (
+        db.cancel(claim.job_id),
+        db.call("release", worker_id=db.worker()),
+    ),
     "cancel and die": lambda db, claim: (db.cancel(claim.job_id), db.lose("a")),
 }
 

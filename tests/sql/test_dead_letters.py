@@ -13,7 +13,9 @@ def test_a_dead_letter_says_what_it_was_and_why_it_died(db):
     assert (row.payload, row.key, row.attempt, row.max_attempts) == ({"file": "a.pdf"}, "k", 1, 5)
     assert (row.error_type, row.category, row.message) == ("ValueError", "error", "cannot read page 7")
     assert row.dead_at == db.now()
-    assert row.fingerprint == db.value("select onceward.fingerprint('ocr', 'ValueError', 'cannot read page 7')")
+    assert row.fingerprint == db.value(
+        "select onceward.fingerprint('ocr', 'ValueError', 'cannot read page 7')"
+    )
 
 
 def test_dead_letters_are_never_claimed(db):
@@ -118,7 +120,13 @@ def test_a_cancelled_or_resolved_job_can_be_brought_back(db, how):
     assert db.requeue(job) == "ready"
 
     row = db.job(job)
-    assert (row.state, row.payload, row.priority, row.finished_at, row.note) == ("ready", {"n": 1}, 3, None, None)
+    assert (row.state, row.payload, row.priority, row.finished_at, row.note) == (
+        "ready",
+        {"n": 1},
+        3,
+        None,
+        None,
+    )
     db.complete(db.claim())
     assert db.state(job) == "done"
 
@@ -126,11 +134,11 @@ def test_a_cancelled_or_resolved_job_can_be_brought_back(db, how):
 @pytest.mark.parametrize("state", ["ready", "scheduled", "running", "blocked", "done"])
 def test_what_is_not_over_or_is_done_cannot_be_requeued(db, state):
     job = {
-        "ready": lambda: db.enqueue(),
+        "ready": db.enqueue,
         "scheduled": lambda: db.enqueue(run_at=db.now() + timedelta(hours=1)),
         "running": lambda: db.running().job_id,
         "blocked": lambda: db.enqueue(concurrency_key="k"),
-        "done": lambda: db.done(),
+        "done": db.done,
     }[state]()
 
     with db.refused("OW007", str(job), f'"{state}"'):
@@ -248,7 +256,9 @@ def test_a_check_can_be_taken_away(checked):
     assert checked.state(job) == "resolved"
 
 
-@pytest.mark.parametrize("check", ["pg_catalog.now()", "pg_catalog.length(text)", "pg_catalog.uuid_send(uuid)"])
+@pytest.mark.parametrize(
+    "check", ["pg_catalog.now()", "pg_catalog.length(text)", "pg_catalog.uuid_send(uuid)"]
+)
 def test_a_check_with_another_signature_is_refused(db, check):
     with db.refused("OW008", "check", "returns text"):
         db.run("select onceward.set_resolve_check('ocr', %s::regprocedure)", check)

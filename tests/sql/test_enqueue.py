@@ -56,7 +56,9 @@ def test_a_job_with_a_later_run_at_is_scheduled(db):
 
 @pytest.mark.parametrize("ago", ["0", "1 s", "30 years"])
 def test_a_job_whose_run_at_has_come_is_ready(db, ago):
-    job = db.value("select job_id from onceward.enqueue('ocr', p_run_at => onceward.now() - %s::interval)", ago)
+    job = db.value(
+        "select job_id from onceward.enqueue('ocr', p_run_at => onceward.now() - %s::interval)", ago
+    )
 
     assert db.state(job) == "ready"
 
@@ -132,7 +134,10 @@ def test_ids_tell_the_machine_time_also_while_the_virtual_clock_is_elsewhere(db)
 
     job = db.enqueue()
 
-    assert db.value("select %s between onceward.id_at(now() - interval '1 hour') and onceward.id_at(now() + interval '1 s')", job)
+    assert db.value(
+        "select %s between onceward.id_at(now() - interval '1 hour') and onceward.id_at(now() + interval '1 s')",
+        job,
+    )
 
 
 def test_an_id_is_never_below_the_bound_of_its_moment(db):

@@ -56,7 +56,9 @@ def test_a_failure_that_says_nothing_is_recorded_all_the_same(db):
     assert (attempt.error_type, attempt.category, attempt.message) == ("Error", "error", "")
 
 
-@pytest.mark.parametrize("text", ["日本語 🙂", "'; drop table x; --", "%s %I $1 \\", '{"a": "b"}', "\x01\x7f"])
+@pytest.mark.parametrize(
+    "text", ["日本語 🙂", "'; drop table x; --", "%s %I $1 \\", '{"a": "b"}', "\x01\x7f"]
+)
 def test_any_text_comes_back_as_it_was(db, text):
     claim = db.running()
 
@@ -84,13 +86,20 @@ def test_failures_of_one_kind_have_one_fingerprint(db, one, other):
 
 
 def test_failures_of_different_kinds_have_different_fingerprints(db):
-    kinds = [("ocr", "ValueError", "a"), ("mail", "ValueError", "a"), ("ocr", "KeyError", "a"), ("ocr", "ValueError", "b")]
+    kinds = [
+        ("ocr", "ValueError", "a"),
+        ("mail", "ValueError", "a"),
+        ("ocr", "KeyError", "a"),
+        ("ocr", "ValueError", "b"),
+    ]
 
     assert len({db.value("select onceward.fingerprint(%s, %s, %s)", *kind) for kind in kinds}) == 4
 
 
 def test_a_finished_job_moves_to_the_archive_whole(db):
-    claim = db.running("ocr", {"n": 1}, priority=3, timeout="1 min", headers={"h": "1"}, retry={"waits": [1]}, key="k")
+    claim = db.running(
+        "ocr", {"n": 1}, priority=3, timeout="1 min", headers={"h": "1"}, retry={"waits": [1]}, key="k"
+    )
     db.progress(claim, {"percent": 90})
     before = db.job(claim.job_id)
     db.clock.advance("2 s")

@@ -9,7 +9,14 @@ import psycopg
 import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule, run_state_machine_as_test
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    initialize,
+    invariant,
+    precondition,
+    rule,
+    run_state_machine_as_test,
+)
 
 from tests.support.engine import Engine
 from tests.support.model import LEASE, RETRY_WAIT, Model, Refused
@@ -97,7 +104,9 @@ class Machine(RuleBasedStateMachine):
         options = {"group": group, "limit": limit, "priority": priority, "max_attempts": max_attempts}
         self.both(
             real,
-            lambda: self.model.enqueue(payload, key=key, forever=forever, delay=delay, lifetime=lifetime, **options),
+            lambda: self.model.enqueue(
+                payload, key=key, forever=forever, delay=delay, lifetime=lifetime, **options
+            ),
         )
 
     @rule()
@@ -126,7 +135,10 @@ class Machine(RuleBasedStateMachine):
         def real():
             rows = self.db.exchange(done, worker=str(worker), lanes=["default"], max=most)
             self.claims += [row for row in rows if row.outcome == "claimed"]
-            return [(row.outcome, *((self.ids.index(row.job_id), row.epoch) if row.job_id else ())) for row in rows]
+            return [
+                (row.outcome, *((self.ids.index(row.job_id), row.epoch) if row.job_id else ()))
+                for row in rows
+            ]
 
         def expected():
             lost, ended = [], []
@@ -176,7 +188,10 @@ class Machine(RuleBasedStateMachine):
     @rule(worker=pick)
     def release(self, worker):
         worker %= len(self.workers)
-        self.both(lambda: self.db.answer("release", worker_id=self.workers[worker]), lambda: self.model.release(worker))
+        self.both(
+            lambda: self.db.answer("release", worker_id=self.workers[worker]),
+            lambda: self.model.release(worker),
+        )
 
     @rule(seconds=st.sampled_from([1, 15, 30, 59, 61]))
     def advance(self, seconds):
@@ -213,7 +228,8 @@ class Machine(RuleBasedStateMachine):
         options = {"run_at": self.start + timedelta(seconds=self.model.now + delay)} if delay else {}
         edited = {} if payload is None else {"payload": {"n": payload}}
         self.both(
-            lambda: self.db.requeue(self.ids[job], **edited, **options), lambda: self.model.requeue(job, payload, delay)
+            lambda: self.db.requeue(self.ids[job], **edited, **options),
+            lambda: self.model.requeue(job, payload, delay),
         )
 
     @precondition(lambda self: self.ids)
@@ -235,14 +251,19 @@ class Machine(RuleBasedStateMachine):
         if not hasattr(self, "db"):
             return
         rows = self.db.run("select id, state, attempt, epoch, snoozes, payload from onceward.jobs")
-        found = {self.ids.index(row.id): (row.state, row.attempt, row.epoch, row.snoozes, row.payload["n"]) for row in rows}
+        found = {
+            self.ids.index(row.id): (row.state, row.attempt, row.epoch, row.snoozes, row.payload["n"])
+            for row in rows
+        }
         assert found == {job.number: job.facts for job in self.model.jobs}
 
     @invariant()
     def ready_jobs_stand_in_the_order_of_the_model(self):
         if not hasattr(self, "db"):
             return
-        rows = self.db.run("select id from onceward.job_private where state = 'ready' order by priority desc, ready_seq")
+        rows = self.db.run(
+            "select id from onceward.job_private where state = 'ready' order by priority desc, ready_seq"
+        )
         assert [self.ids.index(row.id) for row in rows] == [job.number for job in self.model.ready()]
 
     @invariant()
@@ -250,7 +271,9 @@ class Machine(RuleBasedStateMachine):
         if not hasattr(self, "db"):
             return
         rows = self.db.run("select key, job_id from onceward.key_private")
-        assert {row.key: self.ids.index(row.job_id) for row in rows} == {k: held[0] for k, held in self.model.keys.items()}
+        assert {row.key: self.ids.index(row.job_id) for row in rows} == {
+            k: held[0] for k, held in self.model.keys.items()
+        }
 
 
 def test_every_sequence_of_calls_leaves_the_jobs_where_the_model_says(onceward_server):

@@ -65,33 +65,44 @@ def test_jobs_of_two_lanes_that_become_due_wake_both(db, asleep, heard):
     assert heard(db.promote) == ["default", "mail"]
 
 
-@pytest.mark.parametrize("how", ["requeue", "release", "rescue", "resume", "admit", "run now"])
-def test_whatever_makes_a_job_ready_wakes_its_lane(db, asleep, heard, how):
-    match how:
-        case "requeue":
-            job = db.dead_letter(worker="b")
-            call = lambda: db.requeue(job)
-        case "release":
-            db.running(worker="b")
-            call = lambda: db.call("release", worker_id=db.worker("b"))
-        case "rescue":
-            db.running(worker="b")
-            db.run("update onceward.worker_private set expires_at = onceward.now() where id = %s", db.worker("b"))
-            call = db.rescue
-        case "resume":
-            db.answer("pause_lane", name="default")
-            call = lambda: db.answer("resume_lane", name="default")
-        case "admit":
-            running = db.running(worker="b", concurrency_key="k")
-            db.enqueue(concurrency_key="k")
-            db.promote()
-            call = lambda: db.complete(running)
-        case "run now":
-            job = db.enqueue(run_at=db.now() + timedelta(hours=1))
-            call = lambda: db.answer("run_now", job_id=job)
+def expire(db):
+    db.running(worker="b")
+    db.run("update onceward.worker_private set expires_at = onceward.now() where id = %s", db.worker("b"))
+
+
+def wait_for_a_key(db):
+    claim = db.running(worker="b", concurrency_key="k")
+    db.enqueue(concurrency_key="k")
+    db.promote()
+    return claim
+
+
+WAKING = {
+    "requeue": (lambda db: db.dead_letter(worker="b"), lambda db, job: db.requeue(job)),
+    "release": (
+        lambda db: db.running(worker="b"),
+        lambda db, _: db.call("release", worker_id=db.worker("b")),
+    ),
+    "rescue": (expire, lambda db, _: db.rescue()),
+    "resume": (
+        lambda db: db.answer("pause_lane", name="default"),
+        lambda db, _: db.answer("resume_lane", name="default"),
+    ),
+    "admit": (wait_for_a_key, lambda db, claim: db.complete(claim)),
+    "run now": (
+        lambda db: db.enqueue(run_at=db.now() + timedelta(hours=1)),
+        lambda db, job: db.answer("run_now", job_id=job),
+    ),
+}
+
+
+@pytest.mark.parametrize(("prepare", "call"), list(WAKING.values()), ids=list(WAKING))
+def test_whatever_makes_a_job_ready_wakes_its_lane(db, asleep, heard, prepare, call):
+    given = prepare(db)
+    # What the preparation made heard does not count.
     heard(lambda: None)
 
-    assert heard(call) == ["default"]
+    assert heard(lambda: call(db, given)) == ["default"]
 
 
 def test_a_rolled_back_enqueue_wakes_nobody(db, asleep, heard):

@@ -37,7 +37,10 @@ def test_a_day_is_the_same_in_every_time_zone(db):
     db.run("set timezone = 'UTC'")
 
     bounds = [bound for parent in ("archive", "attempt") for bound in days(db, parent).values()]
-    starts = {db.value("select onceward.id_at((now() at time zone 'UTC')::date + %s)::text", n) for n in range(-1, 23)}
+    starts = {
+        db.value("select onceward.id_at((now() at time zone 'UTC')::date + %s)::text", n)
+        for n in range(-1, 23)
+    }
     assert {bound.split("'")[1] for bound in bounds} <= starts
 
 
@@ -46,8 +49,14 @@ def test_a_finished_job_lies_in_the_partition_of_its_day(db):
     db.fail(db.running())
 
     today = db.value("select to_char(now() at time zone 'UTC', 'YYYYMMDD')")
-    assert db.value("select tableoid::regclass::text from onceward.archive_private where id = %s", job) == f"onceward.archive_{today}"
-    assert db.value("select tableoid::regclass::text from onceward.attempt_private") == f"onceward.attempt_{today}"
+    assert (
+        db.value("select tableoid::regclass::text from onceward.archive_private where id = %s", job)
+        == f"onceward.archive_{today}"
+    )
+    assert (
+        db.value("select tableoid::regclass::text from onceward.attempt_private")
+        == f"onceward.attempt_{today}"
+    )
 
 
 def test_a_job_of_a_day_without_a_partition_is_kept_in_the_default_one(db):
@@ -55,7 +64,10 @@ def test_a_job_of_a_day_without_a_partition_is_kept_in_the_default_one(db):
     db.run(f"drop table onceward.archive_{today}")
     job = db.done()
 
-    assert db.value("select tableoid::regclass::text from onceward.archive_private where id = %s", job) == "onceward.archive_default"
+    assert (
+        db.value("select tableoid::regclass::text from onceward.archive_private where id = %s", job)
+        == "onceward.archive_default"
+    )
     # Its day cannot be attached any more; the others can, and nothing fails.
     db.answer("ensure_partitions", days_ahead=15)
     assert db.state(job) == "done"

@@ -28,6 +28,8 @@ def crowd(onceward_server):
     """Forty jobs of each kind, where one is wanted."""
     with onceward_server.cloned() as database, Engine(database) as engine:
         engine.clock.pin()
+        # Until 17, switched-off nodes make plans so dear that they are compiled, which here is only slow.
+        engine.run("set jit = off")
         soon = engine.now() + timedelta(minutes=1)
         for number in range(40):
             engine.enqueue(key=f"key-{number}", key_window="1 minute", task="keyed")
@@ -37,14 +39,18 @@ def crowd(onceward_server):
             engine.enqueue(concurrency_key=f"c-{number}")
             engine.call("register_worker", name="old", lease="1 s")
         engine.clock.advance("1 min")
-        engine.run("update onceward.worker_private set retired_at = onceward.now() - interval '8 days' where name = 'old'")
+        engine.run(
+            "update onceward.worker_private set retired_at = onceward.now() - interval '8 days' where name = 'old'"
+        )
         engine.worker("live")
         engine.worker("second")
         yield engine
 
 
 def switches(db):
-    return [row.name for row in db.run("select name from pg_settings where name like 'enable\\_%' order by 1")]
+    return [
+        row.name for row in db.run("select name from pg_settings where name like 'enable\\_%' order by 1")
+    ]
 
 
 def kill(db):
@@ -62,8 +68,14 @@ CALLS = {
     "claim": (1, lambda db: len(db.claims(1, worker="live"))),
     "claim of 3": (3, lambda db: len(db.claims(3, worker="live"))),
     "exchange": (1, lambda db: len(db.exchange(worker="live", lanes=["default"], max=1))),
-    "exchange above a floor": (1, lambda db: len(db.exchange(worker="live", lanes=["default"], max=1, floors={"default": {"0": 0}}))),
-    "exchange within a limit": (2, lambda db: len(db.exchange(worker="live", lanes=["default"], limits=[2], max=9))),
+    "exchange above a floor": (
+        1,
+        lambda db: len(db.exchange(worker="live", lanes=["default"], max=1, floors={"default": {"0": 0}})),
+    ),
+    "exchange within a limit": (
+        2,
+        lambda db: len(db.exchange(worker="live", lanes=["default"], limits=[2], max=9)),
+    ),
     "promote": (2, lambda db: promoted(db, 1)),
     "rescue": (1, lambda db: (kill(db), db.rescue(limit=1))[1]),
     "rescue of what is known": (1, lambda db: (kill(db), db.rescue(limit=1, thorough=False))[1]),
@@ -93,7 +105,9 @@ def test_no_plan_takes_more_than_was_asked_for(crowd, statistics, most, call):
             taken = call(crowd)
 
             assert 1 <= taken <= most, setting
-            changed = abs(crowd.value("select count(*) from onceward.job_private where state = 'running'") - running)
+            changed = abs(
+                crowd.value("select count(*) from onceward.job_private where state = 'running'") - running
+            )
             assert changed <= most, setting
 
 
@@ -111,5 +125,11 @@ def test_a_finish_finishes_what_it_names_and_nothing_else_under_every_plan(crowd
 
             assert crowd.exchange(claims[:3], worker="second", results=[{"n": n} for n in range(3)]) == []
 
-            assert [crowd.job(claim.job_id).result for claim in claims] == [{"n": 0}, {"n": 1}, {"n": 2}, None, None]
+            assert [crowd.job(claim.job_id).result for claim in claims] == [
+                {"n": 0},
+                {"n": 1},
+                {"n": 2},
+                None,
+                None,
+            ]
             assert [crowd.state(claim.job_id) for claim in claims[3:]] == ["running"] * 2

@@ -16,7 +16,9 @@ KEYED = {
     "enqueue_many": lambda db: db.enqueue_many("ocr", [{"n": 1}], keys=["k"])[0],
 }
 both_ways = pytest.mark.parametrize(
-    ("first", "second"), [(a, b) for a in KEYED.values() for b in KEYED.values()], ids=[f"{a} then {b}" for a in KEYED for b in KEYED]
+    ("first", "second"),
+    [(a, b) for a in KEYED.values() for b in KEYED.values()],
+    ids=[f"{a} then {b}" for a in KEYED for b in KEYED],
 )
 
 

@@ -32,7 +32,11 @@ def test_a_rescue_is_recorded_with_the_worker_that_was_lost(db):
     db.lose("a")
 
     (attempt,) = db.attempts(claim.job_id)
-    assert (attempt.outcome, attempt.error_type, attempt.category) == ("rescued", "LeaseExpired", "lost_worker")
+    assert (attempt.outcome, attempt.error_type, attempt.category) == (
+        "rescued",
+        "LeaseExpired",
+        "lost_worker",
+    )
     assert str(db.worker("a")) in attempt.message
     assert db.job(claim.job_id).last_error["type"] == "LeaseExpired"
 

@@ -89,7 +89,9 @@ def relations(db) -> set[str]:
 
 
 def partitions(db) -> list[str]:
-    rows = db.run("select relname from pg_class where relnamespace = 'onceward'::regnamespace and relispartition and relkind = 'r'")
+    rows = db.run(
+        "select relname from pg_class where relnamespace = 'onceward'::regnamespace and relispartition and relkind = 'r'"
+    )
     return [row.relname for row in rows]
 
 
@@ -138,7 +140,9 @@ def wrong_reads(db) -> Iterator[str]:
                     right = sorted(map(str, seen)) == sorted(map(str, everything))
                 else:
                     expected = [row for row in everything if row.tenant == tenant]
-                    right = sorted(map(str, seen)) == sorted(map(str, expected)) and (tenant != "acme" or len(seen) > 0)
+                    right = sorted(map(str, seen)) == sorted(map(str, expected)) and (
+                        tenant != "acme" or len(seen) > 0
+                    )
                 if not right:
                     yield f"{role} of tenant {tenant} reads {relation}: {seen if isinstance(seen, str) else len(seen)}"
 
@@ -174,7 +178,12 @@ def test_partitions_are_read_through_their_parent_only(db):
 
 def test_the_owner_sees_every_row(db):
     for relation in sorted(OF_A_TENANT):
-        rows = attempt(db, "onceward_owner", None, sql.SQL("select * from {}").format(sql.Identifier("onceward", relation)))
+        rows = attempt(
+            db,
+            "onceward_owner",
+            None,
+            sql.SQL("select * from {}").format(sql.Identifier("onceward", relation)),
+        )
         assert {row.tenant for row in rows} == {"acme", "globex"}
 
 
@@ -184,9 +193,16 @@ def test_a_role_that_was_granted_nothing_can_do_nothing(db):
     try:
         for relation in sorted(relations(db)):
             name = sql.Identifier("onceward", relation)
-            assert attempt(db, "onceward_test_stranger", "acme", sql.SQL("select * from {}").format(name)) == "42501"
-        for function in db.run("select oid::regprocedure::text as name from pg_proc where pronamespace = 'onceward'::regnamespace"):
-            assert not db.value("select has_function_privilege('onceward_test_stranger', %s, 'execute')", function.name)
+            assert (
+                attempt(db, "onceward_test_stranger", "acme", sql.SQL("select * from {}").format(name))
+                == "42501"
+            )
+        for function in db.run(
+            "select oid::regprocedure::text as name from pg_proc where pronamespace = 'onceward'::regnamespace"
+        ):
+            assert not db.value(
+                "select has_function_privilege('onceward_test_stranger', %s, 'execute')", function.name
+            )
         assert attempt(db, "onceward_test_stranger", None, sql.SQL("select onceward.now()")) == "42501"
         assert attempt(db, "onceward_test_stranger", None, sql.SQL("create table onceward.x ()")) == "42501"
     finally:
@@ -205,7 +221,11 @@ def test_a_role_calls_its_functions_and_no_others(db, role):
 
 @pytest.mark.parametrize("role", READERS)
 def test_a_role_cannot_make_anything_in_the_schema_nor_use_its_sequences(db, role):
-    for statement in ("create table onceward.mine ()", "select nextval('onceward.ready_seq')", "set session_replication_role = replica"):
+    for statement in (
+        "create table onceward.mine ()",
+        "select nextval('onceward.ready_seq')",
+        "set session_replication_role = replica",
+    ):
         assert attempt(db, f"onceward_{role}", "acme", sql.SQL(statement)) == "42501"
 
 

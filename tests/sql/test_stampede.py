@@ -9,6 +9,7 @@ from collections import Counter, defaultdict
 import psycopg
 import pytest
 
+from tests.support.engine import Engine
 from tests.support.races import deadlocks, together
 
 pytestmark = [pytest.mark.race, pytest.mark.slow, pytest.mark.timeout(120)]
@@ -81,7 +82,9 @@ def test_a_crowd_of_workers_gets_each_job_once(db):
 
         return run
 
-    answers = together(db, [work(worker, most) for worker, most in zip(workers, [1, 2, 3, 7] * 3, strict=True)])
+    answers = together(
+        db, [work(worker, most) for worker, most in zip(workers, [1, 2, 3, 7] * 3, strict=True)]
+    )
 
     claimed = [job for got in answers for job in got]
     assert len(claimed) == len(set(claimed))
@@ -94,7 +97,12 @@ def test_concurrent_workers_never_exceed_the_limit_of_a_key_and_leave_nothing_be
     limits = {f"key-{n}": n % 3 + 1 for n in range(6)}
     for key, limit in limits.items():
         db.enqueue_many(
-            "ocr", [{}] * 25, concurrency_key=key, concurrency_limit=limit, max_attempts=1000, retry={"waits": [0]}
+            "ocr",
+            [{}] * 25,
+            concurrency_key=key,
+            concurrency_limit=limit,
+            max_attempts=1000,
+            retry={"waits": [0]},
         )
     in_flight, most_seen, counting = Counter(), Counter(), threading.Lock()
     workers = [f"w{n}" for n in range(6)]
@@ -155,9 +163,9 @@ def test_concurrent_workers_never_exceed_the_limit_of_a_key_and_leave_nothing_be
 
 
 def test_a_crowd_with_one_dead_letter_hears_success_once(db):
-    for call in (lambda engine: engine.requeue(job), lambda engine: engine.resolve(job)):
+    for call in (Engine.requeue, Engine.resolve):
         job = db.dead_letter()
-        answers = together(db, [call] * 16)
+        answers = together(db, [lambda engine, call=call, job=job: call(engine, job)] * 16)
         refused = [answer for answer in answers if isinstance(answer, psycopg.Error)]
         assert [error.sqlstate for error in refused] == ["OW007"] * 15
         if db.state(job) == "ready":
@@ -177,8 +185,12 @@ def test_a_crowd_that_cancels_finishes_and_rescues_agrees_on_one_end_per_job(db)
                 lambda engine, claim=claim: engine.cancel(claim.job_id, epoch=claim.epoch),
             ],
         )
-        told = [answer for n, answer in enumerate(answers) if n != 3 and not isinstance(answer, psycopg.Error)]
+        told = [
+            answer for n, answer in enumerate(answers) if n != 3 and not isinstance(answer, psycopg.Error)
+        ]
         # complete answers nothing, fail and snooze a state and a time, cancel a state.
-        assert len({"done" if end is None else end if isinstance(end, str) else end[0] for end in told}) == 1, answers
+        assert (
+            len({"done" if end is None else end if isinstance(end, str) else end[0] for end in told}) == 1
+        ), answers
         assert len(db.attempts(claim.job_id)) == 1
     assert deadlocks(db) == 0

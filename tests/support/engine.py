@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from typing import Any
+from typing import Any, Self
 from uuid import UUID
 
 import psycopg
@@ -36,7 +36,7 @@ class Engine:
         self._workers: dict[str, UUID] = {}
         self.conn = self.connect()
 
-    def __enter__(self) -> Engine:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *unused: object) -> None:
@@ -77,7 +77,8 @@ class Engine:
     def call(self, function: str, **arguments: Any) -> list[Any]:
         """`select * from onceward.function(p_name => value, ...)`."""
         named = sql.SQL(", ").join(
-            sql.SQL("{} => {}").format(sql.Identifier(f"p_{name}"), sql.Placeholder(name)) for name in arguments
+            sql.SQL("{} => {}").format(sql.Identifier(f"p_{name}"), sql.Placeholder(name))
+            for name in arguments
         )
         query = sql.SQL("select * from onceward.{}({})").format(sql.Identifier(function), named)
         return self.conn.execute(query, {name: _adapt(value) for name, value in arguments.items()}).fetchall()
@@ -117,7 +118,12 @@ class Engine:
         return claim
 
     def complete(self, claim: Any, result: Any = None) -> None:
-        self.call("complete", job_id=claim.job_id, epoch=claim.epoch, result=None if result is None else Jsonb(result))
+        self.call(
+            "complete",
+            job_id=claim.job_id,
+            epoch=claim.epoch,
+            result=None if result is None else Jsonb(result),
+        )
 
     def fail(self, claim: Any, message: str = "it broke", **options: Any) -> Any:
         options = {"error_type": "ValueError", **options}
@@ -131,7 +137,9 @@ class Engine:
     def progress(self, claim: Any, progress: Any) -> None:
         self.call("progress", job_id=claim.job_id, epoch=claim.epoch, progress=Jsonb(progress))
 
-    def exchange(self, done: Any = (), *, worker: str = "a", results: Any = None, **options: Any) -> list[Any]:
+    def exchange(
+        self, done: Any = (), *, worker: str = "a", results: Any = None, **options: Any
+    ) -> list[Any]:
         return self.call(
             "exchange",
             worker_id=self.worker(worker),
@@ -177,7 +185,9 @@ class Engine:
         self.complete(claim, result)
         return claim.job_id
 
-    def dead_letter(self, task: str = "ocr", payload: Any = None, message: str = "it broke", **options: Any) -> UUID:
+    def dead_letter(
+        self, task: str = "ocr", payload: Any = None, message: str = "it broke", **options: Any
+    ) -> UUID:
         claim = self.running(task, payload, **options)
         assert self.fail(claim, message, permanent=True).state == "dead_letter"
         return claim.job_id
@@ -211,7 +221,9 @@ class Engine:
     def contents(self) -> dict[str, str]:
         """A digest of every table, to show that nothing was written."""
         return {
-            name: self.value(f"select count(*) || md5(coalesce(string_agg(t::text, ',' order by t::text), '')) from onceward.{name} as t")
+            name: self.value(
+                f"select count(*) || md5(coalesce(string_agg(t::text, ',' order by t::text), '')) from onceward.{name} as t"
+            )
             for name in TABLES
         }
 
@@ -230,7 +242,9 @@ def refused(sqlstate: str, *fragments: str):
         yield
     except psycopg.Error as error:
         diag = error.diag
-        text = "\n".join(part for part in (diag.message_primary, diag.message_detail, diag.message_hint) if part)
+        text = "\n".join(
+            part for part in (diag.message_primary, diag.message_detail, diag.message_hint) if part
+        )
         assert error.sqlstate == sqlstate, f"expected {sqlstate}, got {error.sqlstate}: {text}"
         for fragment in fragments:
             assert fragment in text, f"{fragment!r} is not in:\n{text}"

@@ -62,7 +62,16 @@ class Model:
 
     # ------------------------------------------------------------ producing
 
-    def enqueue(self, payload: int, *, key: str | None, forever: bool, delay: int, lifetime: int | None, **options: Any) -> tuple[int, bool]:
+    def enqueue(
+        self,
+        payload: int,
+        *,
+        key: str | None,
+        forever: bool,
+        delay: int,
+        lifetime: int | None,
+        **options: Any,
+    ) -> tuple[int, bool]:
         if key is not None and key in self.keys:
             number, held = self.keys[key]
             if held != payload:
@@ -105,10 +114,16 @@ class Model:
             raise Refused("OW009")
         if worker.beat_at <= self.now - LEASE / 6:
             worker.beat_at, worker.expires_at = self.now, self.now + LEASE
-        return [job.number for job in self.jobs if job.state == "running" and job.worker == number and job.cancelling]
+        return [
+            job.number
+            for job in self.jobs
+            if job.state == "running" and job.worker == number and job.cancelling
+        ]
 
     def ready(self) -> list[Job]:
-        return sorted((job for job in self.jobs if job.state == "ready"), key=lambda job: (-job.priority, job.seq))
+        return sorted(
+            (job for job in self.jobs if job.state == "ready"), key=lambda job: (-job.priority, job.seq)
+        )
 
     def take(self, worker: int, most: int) -> list[tuple[int, int]]:
         """One look at the ready jobs, as exchange does it."""
@@ -190,11 +205,20 @@ class Model:
 
     def promote(self) -> int:
         before = len(self.ready())
-        expired = [j for j in self.jobs if j.state in ("scheduled", "ready", "blocked") and j.expires_at is not None and j.expires_at <= self.now]
+        expired = [
+            j
+            for j in self.jobs
+            if j.state in ("scheduled", "ready", "blocked")
+            and j.expires_at is not None
+            and j.expires_at <= self.now
+        ]
         before -= sum(job.state == "ready" for job in expired)
         for job in expired:
             self._archive(job, "cancelled")
-        due = sorted((j for j in self.jobs if j.state == "scheduled" and j.run_at <= self.now), key=lambda j: (j.run_at, j.number))
+        due = sorted(
+            (j for j in self.jobs if j.state == "scheduled" and j.run_at <= self.now),
+            key=lambda j: (j.run_at, j.number),
+        )
         for job in due:
             self._wait(job)
         self._admit(*(job.group for job in self.jobs))
@@ -203,7 +227,9 @@ class Model:
     def _admit(self, *groups: str | None) -> None:
         for group in sorted({group for group in groups if group is not None}):
             mine = [job for job in self.jobs if job.group == group]
-            waiting = sorted((job for job in mine if job.state == "blocked"), key=lambda job: (-job.priority, job.number))
+            waiting = sorted(
+                (job for job in mine if job.state == "blocked"), key=lambda job: (-job.priority, job.number)
+            )
             if waiting:
                 room = waiting[0].limit - sum(job.state in ("ready", "running") for job in mine)
                 for job in waiting[: max(room, 0)]:

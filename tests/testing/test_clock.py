@@ -68,7 +68,10 @@ def test_the_clock_is_not_moved_by_nonsense_nor_backwards(onceward_clock, by):
     assert onceward_clock.now() == before
 
 
-@pytest.mark.parametrize("role", ["onceward_producer", "onceward_worker", "onceward_operator", "onceward_auditor", "onceward_owner"])
+@pytest.mark.parametrize(
+    "role",
+    ["onceward_producer", "onceward_worker", "onceward_operator", "onceward_auditor", "onceward_owner"],
+)
 def test_every_session_and_role_sees_the_same_time(onceward_clock, onceward_database, role):
     at = onceward_clock.pin(datetime(2031, 1, 1, tzinfo=UTC))
 

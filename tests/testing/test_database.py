@@ -63,6 +63,5 @@ def test_the_server_of_a_killed_session_is_removed_by_the_next_one():
     killed = subprocess.run([sys.executable, "-c", ABANDON], capture_output=True, text=True, check=False)
     place = killed.stdout.split()[0]
 
-    with DatabaseServer.start():
-        with pytest.raises(FileNotFoundError):
-            open(place).close()  # noqa: PTH123 - the path is all there is
+    with DatabaseServer.start(), pytest.raises(FileNotFoundError):
+        open(place).close()  # noqa: PTH123 - the path is all there is

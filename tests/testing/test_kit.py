@@ -15,7 +15,9 @@ def test_each_test_has_a_database_of_its_own_in_which_the_engine_is_installed(on
     with onceward_server.cloned() as other:
         onceward_kit.connect().execute("create table mine ()")
         with psycopg.connect(other.dsn) as connection:
-            assert connection.execute("select to_regclass('mine'), count(*) from onceward.jobs").fetchone() == (None, 0)
+            assert connection.execute(
+                "select to_regclass('mine'), count(*) from onceward.jobs"
+            ).fetchone() == (None, 0)
 
 
 def test_everything_ready_or_due_is_run_and_counted(onceward_kit):
@@ -152,5 +154,9 @@ def test_the_plugin_loads_nothing_that_a_run_without_a_database_does_not_need():
 
     code = "import sys, onceward.testing.plugin; print(sorted({'psycopg', 'pydantic', 'asyncio', 'typer'} & set(sys.modules)))"
     # pytest itself may load some of them: compare with what it alone loads.
-    alone = subprocess.check_output([sys.executable, "-c", code.replace("onceward.testing.plugin", "pytest")], text=True)
-    assert subprocess.check_output([sys.executable, "-c", code], text=True, cwd=Path(__file__).parent) == alone
+    alone = subprocess.check_output(
+        [sys.executable, "-c", code.replace("onceward.testing.plugin", "pytest")], text=True
+    )
+    assert (
+        subprocess.check_output([sys.executable, "-c", code], text=True, cwd=Path(__file__).parent) == alone
+    )

@@ -514,7 +514,7 @@ create function onceward.check_tenant(p_tenant text)
 create function onceward.claim(p_worker_id uuid, p_lanes text[] DEFAULT ARRAY['default'::text], p_max integer DEFAULT 1)
   returns TABLE(job_id uuid, epoch bigint, task text, payload jsonb, lane text, priority smallint, ready_seq bigint, attempt integer, max_attempts integer, tenant text, timeout interval, headers jsonb, key text) language plpgsql volatile security definer set search_path=pg_catalog, pg_temp;
 create function onceward.claim_lane(p_worker_id uuid, p_lane text, p_max integer, p_floors jsonb)
-  returns SETOF onceward.job_private language plpgsql volatile set enable_bitmapscan=off set enable_hashjoin=off set enable_indexscan=on set enable_mergejoin=off set enable_nestloop=on set enable_seqscan=off set enable_sort=off set enable_tidscan=on set plan_cache_mode=force_generic_plan set search_path=pg_catalog, pg_temp;
+  returns SETOF onceward.job_private language plpgsql volatile set enable_bitmapscan=off set enable_hashjoin=off set enable_indexscan=on set enable_mergejoin=off set enable_nestloop=on set enable_seqscan=off set enable_sort=off set enable_tidscan=on set jit=off set plan_cache_mode=force_generic_plan set search_path=pg_catalog, pg_temp;
 create function onceward.claim_lanes(p_worker_id uuid, p_lanes text[], p_limits integer[], p_max integer, p_floors jsonb)
   returns SETOF onceward.job_private language plpgsql volatile set search_path=pg_catalog, pg_temp;
 create function onceward.complete(p_job_id uuid, p_epoch bigint, p_result jsonb DEFAULT NULL::jsonb)
@@ -544,7 +544,7 @@ create function onceward.fail(p_job_id uuid, p_epoch bigint, p_error_type text, 
 create function onceward.fingerprint(p_task text, p_error_type text, p_message text)
   returns text language sql immutable set search_path=pg_catalog, pg_temp;
 create function onceward.finish_done(p_job_ids uuid[], p_epochs bigint[], p_results jsonb[])
-  returns TABLE(job_id uuid, epoch bigint) language plpgsql volatile set enable_bitmapscan=off set enable_hashjoin=off set enable_indexscan=on set enable_mergejoin=off set enable_nestloop=on set enable_seqscan=off set plan_cache_mode=force_generic_plan set search_path=pg_catalog, pg_temp;
+  returns TABLE(job_id uuid, epoch bigint) language plpgsql volatile set enable_bitmapscan=off set enable_hashjoin=off set enable_indexscan=on set enable_mergejoin=off set enable_nestloop=on set enable_seqscan=off set jit=off set plan_cache_mode=force_generic_plan set search_path=pg_catalog, pg_temp;
 create function onceward.free_keys(p_job_ids uuid[])
   returns void language sql volatile set search_path=pg_catalog, pg_temp;
 create function onceward.give_place(p_job onceward.job_private)

@@ -22,7 +22,7 @@ import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import IO, LiteralString
+from typing import IO, LiteralString, Self
 
 import psycopg
 from psycopg import sql
@@ -86,7 +86,7 @@ class DatabaseServer:
             raise
         return cls(embedded.dsn(), embedded, lock)
 
-    def __enter__(self) -> DatabaseServer:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *unused: object) -> None:

@@ -22,6 +22,8 @@ create or replace function onceward.claim_lane(
   set enable_nestloop = on
   set enable_tidscan = on
   set plan_cache_mode = force_generic_plan
+  -- Until 17, a plan with a switched-off node seems so dear that it would be compiled each time.
+  set jit = off
 as $$
 declare
   v_now   timestamptz := onceward.now();

@@ -25,6 +25,8 @@ create or replace function onceward.finish_done(p_job_ids uuid[], p_epochs bigin
   set enable_nestloop = on
   set enable_indexscan = on
   set plan_cache_mode = force_generic_plan
+  -- Until 17, a plan with a switched-off node seems so dear that it would be compiled each time.
+  set jit = off
 as $$
 declare
   v_now   timestamptz := onceward.now();
