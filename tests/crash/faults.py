@@ -13,6 +13,7 @@ from tests.crash.faults_network import cuts, half_open, resets
 from tests.crash.faults_processes import deploys, hogs, kills, zombies
 from tests.crash.faults_races import deadlocks, unique
 from tests.crash.faults_server import restarts, terminated
+from tests.crash.faults_storm import storm
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +34,7 @@ FAULTS = {
     "hangs": Fault(half_open, {"hangs": 1}, {"hangs": 20}),
     "resets": Fault(resets, {"resets": 100, "jobs": 2_000}, {"resets": 10_000, "jobs": 200_000}),
     "unique": Fault(unique, {"clients": 64, "keys": 150}, {"clients": 64, "keys": 10_000}),
+    "storm": Fault(storm, {"storms": 60}, {"storms": 10_000}),
     "hunt": Fault(deadlocks, {"hunters": 32, "seconds": 60}, {"hunters": 32, "seconds": 1_800}),
 }
 

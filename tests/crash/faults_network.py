@@ -36,7 +36,7 @@ def cuts(arena: Arena, *, cuts: int, jobs: int, workers: int = 2) -> Verdict:
         for kind, share in SHARES.items():
             count = max(1, cuts * share // 100)
             late = count // 5 if kind in {"exchange", "fail", "enqueue_many"} else 0
-            proxy.cut(kind, count - late, rate=0.3)
+            proxy.cut(kind, count, rate=0.3)
             if late:
                 proxy.cut(kind, late, rate=0.3, late=True)
         producers = clients.produce(arena, jobs, dsn=dsn, backlog=300)

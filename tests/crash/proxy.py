@@ -89,8 +89,11 @@ class Proxy:
 
     def cut(self, kind: str, count: int, *, rate: float = 1.0, late: bool = False) -> Cut:
         rule = Cut(kind, count, rate, late)
-        self._call(self._add_rule(rule))
+        self._call(self._set_rules([*self._cuts, rule]))
         return rule
+
+    def forget_cuts(self) -> None:
+        self._call(self._set_rules([]))
 
     def hang(self) -> int:
         """Present connections pass on nothing any more, but stay open; new ones work.  Returns how many."""
@@ -112,8 +115,8 @@ class Proxy:
     def _call(self, work: Coroutine[Any, Any, Any]) -> Any:
         return asyncio.run_coroutine_threadsafe(work, self._loop).result(10)
 
-    async def _add_rule(self, rule: Cut) -> None:
-        self._cuts.append(rule)
+    async def _set_rules(self, rules: list[Cut]) -> None:
+        self._cuts = rules
 
     async def _hang(self) -> int:
         for link in self._links:
@@ -130,6 +133,7 @@ class Proxy:
 
     def _run(self) -> None:
         asyncio.set_event_loop(self._loop)
+        self._never = asyncio.Event()
         server = self._loop.run_until_complete(asyncio.start_server(self._accept, "127.0.0.1", 0))
         self.port = server.sockets[0].getsockname()[1]
         self._ready.set()
@@ -151,6 +155,10 @@ class Proxy:
             return
         link = _Link((reader, writer), server)
         self._links.add(link)
+        me = asyncio.current_task()
+        assert me is not None
+        # The loop itself keeps no reference to a task that waits.
+        self._tasks.add(me)
         pumps = [
             asyncio.ensure_future(self._from_client(link)),
             asyncio.ensure_future(self._from_server(link)),
@@ -165,6 +173,7 @@ class Proxy:
             await asyncio.gather(*pumps, return_exceptions=True)
             link.close()
             self._links.discard(link)
+            self._tasks.discard(me)
 
     async def _from_client(self, link: _Link) -> None:
         with contextlib.suppress(OSError, asyncio.IncompleteReadError):
@@ -198,7 +207,10 @@ class Proxy:
 
     async def _forward(self, link: _Link, batch: bytes, *, is_call: bool) -> None:
         if link.hung.is_set():
-            await asyncio.Event().wait()
+            # Until the client gives up.
+            while await link.client[0].read(65536):
+                pass
+            raise ConnectionAbortedError
         if self.latency:
             await asyncio.sleep(self.latency * self._random.uniform(0.5, 1.5))
         rule = self._rule_for(link.kind) if is_call else None
@@ -252,7 +264,7 @@ class Proxy:
                 kind, length = HEADER.unpack(await reader.readexactly(5))
                 message = HEADER.pack(kind, length) + await reader.readexactly(length - 4)
                 if link.hung.is_set():
-                    await asyncio.Event().wait()
+                    await self._never.wait()
                 if writer.is_closing():
                     return
                 if link.swallow is None:

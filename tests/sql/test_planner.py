@@ -8,7 +8,7 @@ import pytest
 
 from tests.support.engine import Engine
 
-pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("planner")]
+pytestmark = pytest.mark.slow
 
 STATISTICS = {
     "none": [],

@@ -9,7 +9,7 @@ import pytest
 
 from tests.support.engine import Engine
 
-pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("plans"), pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 
 READY, SCHEDULED, BLOCKED, RUNNING, DEAD = 500_000, 430_000, 50_000, 10_000, 10_000
 WORKERS = 20

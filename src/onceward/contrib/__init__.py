@@ -28,6 +28,10 @@ _ASYNC = {
 }
 
 
+# What _find_adapter has found: looking for it took longer than everything else here.
+_known: dict[tuple[type[Any], bool], Any] = {}
+
+
 def run(connection: Any, call: Call[T]) -> T:
     fetch: Callable[[Any, Call[Any]], Sequence[Row]] = _adapter(type(connection), is_async=False)
     try:
@@ -69,6 +73,13 @@ def numbered_placeholders(sql: str) -> tuple[str, tuple[str, ...]]:
 
 
 def _adapter(kind: type[Any], *, is_async: bool) -> Any:
+    known = _known.get((kind, is_async))
+    if known is None:
+        known = _known[kind, is_async] = _find_adapter(kind, is_async=is_async)
+    return known
+
+
+def _find_adapter(kind: type[Any], *, is_async: bool) -> Any:
     table = _ASYNC if is_async else _SYNC
     for base in kind.__mro__:
         module = table.get(base.__module__.partition(".")[0])

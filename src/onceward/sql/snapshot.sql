@@ -560,7 +560,7 @@ create function onceward.key_expiry(p_window text)
 create function onceward.lease_lost(p_job_id uuid, p_epoch bigint)
   returns void language plpgsql stable set search_path=pg_catalog, pg_temp;
 create function onceward.new_id()
-  returns uuid language plpgsql volatile set search_path=pg_catalog, pg_temp;
+  returns uuid language sql volatile;
 create function onceward.new_ids(p_count integer)
   returns uuid[] language plpgsql volatile set search_path=pg_catalog, pg_temp;
 create function onceward.no_such_job(p_job_id uuid)

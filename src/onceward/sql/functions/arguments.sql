@@ -32,7 +32,7 @@ as $$
 declare
   v_now timestamptz := onceward.now();
 begin
-  if p_task is null or p_task !~ '^[A-Za-z0-9_.:/-]{1,200}$' then
+  if p_task is null or length(p_task) not between 1 and 200 or p_task ~ '[^A-Za-z0-9_.:/-]' then
     perform onceward.bad_argument('task', p_task, 'must be 1 to 200 letters, digits or . _ : / -');
   end if;
   if p_priority is null or p_priority not between -1000 and 1000 then

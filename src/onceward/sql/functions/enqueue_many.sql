@@ -134,9 +134,13 @@ begin
             on conflict do nothing;
       end if;
 
-      select array_agg(case when u.key is null then u.job_id else k.job_id end order by u.i) into v_held
-        from unnest(p_keys, p_job_ids) with ordinality as u (key, job_id, i)
-        left join onceward.key_private as k on k.tenant = p_tenant and k.task = p_task and k.key = u.key;
+      -- A subquery for each, here and below: joined, the planner compares every key with every other
+      -- while the statistics still say that the table is empty.
+      select array_agg(case when u.key is null then u.job_id
+                            else (select k.job_id from onceward.key_private as k
+                                   where k.tenant = p_tenant and k.task = p_task and k.key = u.key) end order by u.i)
+        into v_held
+        from unnest(p_keys, p_job_ids) with ordinality as u (key, job_id, i);
       exit when array_position(v_held, null) is null;
       raise exception 'a holder finished between the two statements and gave its key back' using errcode = 'ZZ000';
     exception
@@ -145,10 +149,10 @@ begin
     end;
   end loop;
 
-  select u.key, k.job_id into v_bad
-    from unnest(p_keys, v_hashes) as u (key, hash)
-    join onceward.key_private as k on k.tenant = p_tenant and k.task = p_task and k.key = u.key
-   where k.payload_hash <> u.hash
+  select u.key, u.job_id into v_bad
+    from unnest(p_keys, v_hashes, v_held) as u (key, hash, job_id)
+   where u.hash <> (select k.payload_hash from onceward.key_private as k
+                     where k.tenant = p_tenant and k.task = p_task and k.key = u.key)
    limit 1;
   if found then
     perform onceward.key_conflict(p_task, v_bad.key, v_bad.job_id);

@@ -4,19 +4,13 @@
 -- operating system for strong randomness, which took most of the time of a bulk enqueue.
 create or replace function onceward.new_id()
   returns uuid
-  language plpgsql volatile
-  set search_path = pg_catalog, pg_temp
-as $$
-declare
-  v_us bigint := extract(epoch from clock_timestamp()) * 1000000;
-begin
-  -- 48 bits of milliseconds, version, 12 bits of the fraction of a millisecond, variant, 62 random bits.
-  return (lpad(to_hex(v_us / 1000), 12, '0')
-          || to_hex(28672 + (v_us % 1000) * 4096 / 1000)
+  language sql volatile
+  -- 48 bits of milliseconds and 12 of their fraction, with the version between; the variant; 62 random bits.
+  -- One expression, so that the planner puts it in line.
+  return (overlay(lpad(to_hex((date_part('epoch', clock_timestamp()) * 1000000)::bigint * 512 / 125), 15, '0')
+                  placing '7' from 13 for 0)
           || to_hex(32768 + (random() * 16383)::integer)
           || lpad(to_hex((random() * 281474976710655)::bigint), 12, '0'))::uuid;
-end;
-$$;
 comment on function onceward.new_id() is 'A new job id (UUID version 7).';
 
 -- Many at once: the first is new, the others count on from it.
