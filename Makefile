@@ -24,8 +24,13 @@ test: check ## Run every check, all tests, then the crash tests (about a quarter
 	@echo "==> tests"
 	@ONCEWARD_TEST_PG15_BIN="$$(cat .venv/.postgres15)" \
 		$(ALONE) $(BIN)/pytest -n $(JOBS) --dist loadgroup -m "not crash" $(ARGS)
+	@if [ -s .venv/.postgres15 ]; then \
+		echo "==> the SQL contract on PostgreSQL 15" && \
+		ONCEWARD_TEST_PG_BIN="$$(cat .venv/.postgres15)" \
+			$(ALONE) $(BIN)/pytest -n $(JOBS) --dist loadgroup -m "not crash and not slow" tests/sql tests/migrations; \
+	fi
 	@echo "==> crash tests"
-	@ONCEWARD_TEST_PG15_BIN="$$(cat .venv/.postgres15)" $(ALONE) $(BIN)/pytest -m crash $(ARGS)
+	@$(ALONE) $(BIN)/pytest -m crash $(ARGS)
 
 check: $(READY) ## Run linter, types, import contracts, the schema snapshot and every block of the docs
 	@echo "==> ruff"

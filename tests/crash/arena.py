@@ -255,6 +255,8 @@ class Arena:
             self.ledger.write(what, life.number, now())
         with contextlib.suppress(ProcessLookupError):
             os.kill(life.pid, number)
+            if what == "stop":
+                until(lambda: _is_stopped(life.pid), within=5, what=f"{life.name} stopped")
         if what in {"kill", "stop"}:
             self.ledger.write(what, life.number, now())
 
@@ -375,6 +377,7 @@ class Arena:
                 "uncertain": found.uncertain,
                 "zombie_runs": found.zombie_runs,
                 "refused": found.refused,
+                "inversions": found.inversions,
                 **(facts or {}),
                 **(also(history) if also is not None else {}),
             },
@@ -384,6 +387,18 @@ class Arena:
 
     def deadlocks(self) -> int:
         return self.value("select deadlocks from pg_stat_database where datname = current_database()")
+
+
+def _is_stopped(pid: int) -> bool:
+    """Whether no thread of the process runs any more, which takes a moment; or the process is gone."""
+    try:
+        states = [
+            (task / "stat").read_text().rpartition(")")[2].split()[0]
+            for task in Path(f"/proc/{pid}/task").iterdir()
+        ]
+    except OSError:
+        return not Path(f"/proc/{pid}").exists()
+    return all(state in "TtZX" for state in states)
 
 
 def _stream(conn: psycopg.Connection[Any], statement: str) -> Iterator[tuple[Any, ...]]:

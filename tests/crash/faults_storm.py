@@ -19,11 +19,13 @@ CUT = ["exchange", "fail", "snooze", "release", "adopt", "register_worker", "ret
 
 
 class Storm:
-    """A fleet, half of it behind a proxy, and what can happen to it."""
+    """A fleet, half of it behind a proxy, and what can happen to it.  Clients have a proxy of their own, which never
+    hangs: what they ask for may rightly take as long as another transaction stays open."""
 
-    def __init__(self, arena: Arena, proxy: Proxy, workers: int) -> None:
+    def __init__(self, arena: Arena, proxy: Proxy, clients_proxy: Proxy, workers: int) -> None:
         self.arena = arena
         self.proxy = proxy
+        self.proxies = [proxy, clients_proxy]
         self.random = arena.random
         self.fleet: list[Life] = []
         # When to wake those that were stopped.
@@ -79,20 +81,24 @@ class Storm:
         self.asleep[victim] = time.monotonic() + LEASE * self.random.uniform(0.2, 2)
 
     def reset(self) -> None:
-        self.proxy.reset(0.5)
+        self.random.choice(self.proxies).reset(0.5)
 
     def cut(self) -> None:
-        self.proxy.cut(self.random.choice(CUT), self.random.randrange(1, 4))
+        kind, count = self.random.choice(CUT), self.random.randrange(1, 4)
+        for proxy in self.proxies:
+            proxy.cut(kind, count)
 
     def late(self) -> None:
-        self.proxy.cut(self.random.choice(CUT), 1, late=True)
+        kind = self.random.choice(CUT)
+        for proxy in self.proxies:
+            proxy.cut(kind, 1, late=True)
 
     def terminate(self) -> None:
         with psycopg.connect(self.arena.dsn, autocommit=True) as conn:
             conn.execute(TERMINATE, [5])
 
     def latency(self) -> None:
-        self.proxy.latency = self.random.choice([0.0, 0.0, 0.005, 0.1])
+        self.random.choice(self.proxies).latency = self.random.choice([0.0, 0.0, 0.005, 0.1])
 
     def hang(self) -> None:
         self.proxy.hang()
@@ -101,8 +107,9 @@ class Storm:
         self.arena.server.embedded.restart_immediate()
 
     def calm(self) -> None:
-        self.proxy.forget_cuts()
-        self.proxy.latency = 0.0
+        for proxy in self.proxies:
+            proxy.forget_cuts()
+            proxy.latency = 0.0
         self.wake(float("inf"))
 
     def _some(self) -> Life:
@@ -132,12 +139,12 @@ class Storm:
 
 
 def storm(arena: Arena, *, storms: int, workers: int = 5) -> Verdict:
-    with Proxy(arena.server.port, arena.seed) as proxy:
-        weather = Storm(arena, proxy, workers)
+    with Proxy(arena.server.port, arena.seed) as proxy, Proxy(arena.server.port, arena.seed + 1) as other:
+        weather = Storm(arena, proxy, other, workers)
         producers = [
             *clients.produce(arena, 100_000_000, producers=1, backlog=1000),
             *clients.produce(
-                arena, 100_000_000, producers=1, backlog=1000, prefix="q", dsn=proxy.dsn(arena.name)
+                arena, 100_000_000, producers=1, backlog=1000, prefix="q", dsn=other.dsn(arena.name)
             ),
         ]
         seen = Counter(weather.one() for _ in range(storms))
@@ -146,7 +153,10 @@ def storm(arena: Arena, *, storms: int, workers: int = 5) -> Verdict:
             producer.stop()
         problems = clients.finish(producers)
         arena.until_quiet()
-        cut = {"replies": proxy.cut_replies.total(), "late": proxy.late_calls.total()}
+        cut = {
+            "replies": (proxy.cut_replies + other.cut_replies).total(),
+            "late": (proxy.late_calls + other.late_calls).total(),
+        }
         return arena.verdict(
             "everything at once", {**seen, **cut}, facts=clients.told(producers), problems=problems
         )

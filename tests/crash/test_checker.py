@@ -156,8 +156,8 @@ def test_an_attempt_whose_process_lives_and_has_not_ended_it_overlaps_with_the_n
     assert counts(history) == {"overlap": 1}
 
 
-def test_an_attempt_claimed_before_the_earlier_one_had_ended_overlaps(history):
-    history.attempts[3] = attempt("j3", 2, 4.4, 6.1, "done")
+def test_two_attempts_that_the_database_takes_for_running_overlap(history):
+    history.attempts[2] = attempt("j3", 1, 0.9, None, "running")
     assert counts(history) == {"overlap": 1}
 
 

@@ -14,7 +14,6 @@ from onceward.model import (
     Options,
 )
 
-
 # Delays are counted by the database's clock: the client's may be wrong, or a test may have moved the other.
 _TIMES: LiteralString = (
     "coalesce(%(run_at)s::timestamptz, onceward.now() + %(delay)s::interval), "

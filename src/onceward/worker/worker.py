@@ -227,15 +227,29 @@ class Worker:
         await self._runner.stop()
         await self._end_tasks()
         if self.id is not None and self._lost is None:
-            try:
-                self.loop.call_later(LAST_WORDS, self._links[-1].cut_off)
-                returned = await self._links[-1].run(calls.retire_worker(self.id))
-                log.info("worker_stopped", worker=str(self.id), executed=self.executed, handed_back=returned)
-            except Exception as error:
-                # The lease runs out by itself and others rescue the rest.
-                log.warning("could_not_retire", worker=str(self.id), error=str(error))
+            await self._retire(self.id)
         for link in self._links:
             await link.close()
+
+    async def _retire(self, worker_id: UUID) -> None:
+        link = self._links[-1]
+        give_up = self.loop.call_later(LAST_WORDS, link.cut_off)
+        until = time.monotonic() + LAST_WORDS
+        while True:
+            try:
+                returned = await link.run(calls.retire_worker(worker_id))
+            except Exception as error:
+                if is_connection_trouble(error) and time.monotonic() < until:
+                    await link.rest()
+                    continue
+                # The lease runs out by itself and others rescue the rest.
+                log.warning("could_not_retire", worker=str(worker_id), error=str(error))
+            else:
+                log.info(
+                    "worker_stopped", worker=str(worker_id), executed=self.executed, handed_back=returned
+                )
+            give_up.cancel()
+            return
 
     async def _end_tasks(self) -> None:
         # Calls that hang end now; cancelling them would have the driver wait for the server.
