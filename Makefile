@@ -23,11 +23,11 @@ test: check ## Run every check, all tests, then the crash tests (about a quarter
 	@tools/postgres15.sh > .venv/.postgres15
 	@echo "==> tests"
 	@ONCEWARD_TEST_PG15_BIN="$$(cat .venv/.postgres15)" \
-		$(ALONE) $(BIN)/pytest -n $(JOBS) --dist loadgroup -m "not crash" $(ARGS)
+		$(ALONE) $(BIN)/pytest -n $(JOBS) --dist loadfile -m "not crash" $(ARGS)
 	@if [ -s .venv/.postgres15 ]; then \
 		echo "==> the SQL contract on PostgreSQL 15" && \
 		ONCEWARD_TEST_PG_BIN="$$(cat .venv/.postgres15)" \
-			$(ALONE) $(BIN)/pytest -n $(JOBS) --dist loadgroup -m "not crash and not slow" tests/sql tests/migrations; \
+			$(ALONE) $(BIN)/pytest -n $(JOBS) --dist loadfile -m "not crash and not slow" tests/sql tests/migrations; \
 	fi
 	@echo "==> crash tests"
 	@$(ALONE) $(BIN)/pytest -m crash $(ARGS)

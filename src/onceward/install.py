@@ -94,7 +94,7 @@ def install_sql() -> str:
         "set role onceward_owner;",
         "create schema if not exists onceward;",
         _LEDGER,
-        "set check_function_bodies = off;",
+        "set local check_function_bodies = off;",
     ]
     for script in migrations():
         parts.append(f"-- migrations/{script.name}\n{script.text}")

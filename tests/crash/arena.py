@@ -19,7 +19,6 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Self, TypeVar
 
@@ -30,6 +29,7 @@ from onceward.install import upgrade
 from onceward.testing import database as testing
 from tests.crash.checker import check
 from tests.crash.ledger import AttemptRow, History, JobRow, Ledger, now
+from tests.crash.verdict import Verdict
 
 T = TypeVar("T")
 ROOT = Path(__file__).parents[2]
@@ -61,26 +61,6 @@ def until(condition: Callable[[], T], *, within: float = PATIENCE, what: str) ->
         if asked > deadline:
             raise Hang(f"waited {within:g} s in vain for: {what}")
         time.sleep(max(0.01, 3 * (time.monotonic() - asked)))
-
-
-@dataclass(slots=True)
-class Verdict:
-    """What a fault did, and what the ledger says."""
-
-    fault: str
-    seed: int
-    injected: dict[str, int]
-    ledger: dict[str, int]
-    facts: dict[str, Any] = field(default_factory=dict)
-    problems: list[str] = field(default_factory=list)
-    seconds: float = 0.0
-
-    @property
-    def clean(self) -> bool:
-        return not any(self.ledger.values()) and not self.problems
-
-    def to_json(self) -> str:
-        return json.dumps({**asdict(self), "clean": self.clean})
 
 
 class Server:
@@ -322,8 +302,17 @@ class Arena:
 
     # ------------------------------------------------------------ judging
 
+    def marks(self) -> History:
+        """What was written outside the database up to now."""
+        return History().read(self.folder)
+
+    def output(self) -> str:
+        """The logs of all workers."""
+        path = self.folder / "workers.txt"
+        return path.read_text() if path.exists() else ""
+
     def history(self) -> History:
-        history = History().read(self.folder)
+        history = self.marks()
         with psycopg.connect(self.dsn) as conn:
             for row in _stream(
                 conn,

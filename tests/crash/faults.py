@@ -8,12 +8,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tests.crash.arena import Arena, Server, Verdict
+from tests.crash.arena import Arena, Server
 from tests.crash.faults_network import cuts, half_open, resets
 from tests.crash.faults_processes import deploys, hogs, kills, zombies
 from tests.crash.faults_races import deadlocks, unique
 from tests.crash.faults_server import restarts, terminated
 from tests.crash.faults_storm import storm
+from tests.crash.verdict import Verdict
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,8 +6,9 @@ from __future__ import annotations
 import time
 
 from tests.crash import clients
-from tests.crash.arena import Arena, Life, Verdict
+from tests.crash.arena import Arena, Life
 from tests.crash.proxy import Proxy
+from tests.crash.verdict import Verdict
 
 # What workers and clients do, and how often each is cut out of a hundred.
 SHARES = {

@@ -5,9 +5,10 @@ from __future__ import annotations
 import time
 
 from tests.crash import clients
-from tests.crash.arena import Arena, Life, Verdict, until
+from tests.crash.arena import Arena, Life, until
 from tests.crash.clients import Work
 from tests.crash.ledger import History
+from tests.crash.verdict import Verdict
 
 LEASE = 2.0
 

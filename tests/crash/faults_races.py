@@ -15,8 +15,9 @@ import psycopg
 from psycopg.types.json import Jsonb
 
 from onceward import Client
-from tests.crash.arena import PATIENCE, Arena, Verdict
+from tests.crash.arena import PATIENCE, Arena
 from tests.crash.ledger import ClientLedger
+from tests.crash.verdict import Verdict
 
 ROLLED_BACK = 0.2
 

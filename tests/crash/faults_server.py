@@ -7,7 +7,8 @@ import time
 import psycopg
 
 from tests.crash import clients
-from tests.crash.arena import Arena, Verdict
+from tests.crash.arena import Arena
+from tests.crash.verdict import Verdict
 
 TERMINATE = """
 select pg_terminate_backend(pid), application_name from pg_stat_activity

@@ -9,9 +9,10 @@ from collections.abc import Callable
 import psycopg
 
 from tests.crash import clients
-from tests.crash.arena import Arena, Life, Verdict
+from tests.crash.arena import Arena, Life
 from tests.crash.faults_server import TERMINATE
 from tests.crash.proxy import Proxy
+from tests.crash.verdict import Verdict
 
 LEASE = 3.0
 CUT = ["exchange", "fail", "snooze", "release", "adopt", "register_worker", "retire_worker", "heartbeat", "promote",

@@ -101,6 +101,24 @@ def stubborn(token: str, job: Job, ms: int = 0, mode: str = "plain") -> None:
             _effect_sync(job, token)
 
 
+@app.task(name="clinging")
+async def clinging(token: str, job: Job, ms: int = 0, mode: str = "plain") -> None:
+    """Does not let itself be cancelled."""
+    with attempt(job, token):
+        until = time.monotonic() + ms / 1000
+        while (left := until - time.monotonic()) > 0:
+            with contextlib.suppress(asyncio.CancelledError):
+                await asyncio.sleep(left)
+
+
+@app.task(name="overlong")
+async def overlong(token: str, job: Job, ms: int = 0, mode: str = "plain") -> Snooze:
+    """Wants to be put off for longer than the engine allows."""
+    with attempt(job, token) as here:
+        here.how = "snoozed"
+        return Snooze(timedelta(days=20 * 365))
+
+
 @app.task(name="hog")
 async def hog(token: str, job: Job, ms: int = 0, mode: str = "plain") -> None:
     """Keeps the event loop to itself."""

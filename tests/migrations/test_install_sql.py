@@ -73,7 +73,6 @@ def test_a_script_that_is_run_where_it_was_run_before_changes_nothing(cluster):
     assert described(dsn) == before
 
 
-@pytest.mark.xfail(reason='install_sql() says "set", not "set local"', strict=True)
 def test_the_script_leaves_the_session_as_it_was(cluster):
     with psycopg.connect(cluster.database(), autocommit=True) as connection:
         connection.execute(install_sql())

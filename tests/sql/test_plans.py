@@ -123,13 +123,6 @@ def reads(million, statistics):
     return Reads(million, statistics)
 
 
-@pytest.fixture
-def finishing(request, statistics):
-    """finish_done joins by id, and its plan turns around when the table seems empty."""
-    if statistics is STATISTICS["of an empty table"]:
-        request.applymarker(pytest.mark.xfail(reason="finish_done reads the whole table", strict=True))
-
-
 @with_any_statistics
 def test_a_claim_reads_the_jobs_it_takes(million, reads):
     claims = reads.of(lambda: million.claims(10, worker="w0"))
@@ -148,7 +141,7 @@ def test_a_claim_from_two_lanes_reads_the_jobs_it_takes(million, reads):
 
 
 @with_any_statistics
-def test_an_exchange_reads_the_jobs_it_finishes_and_takes(million, reads, finishing):
+def test_an_exchange_reads_the_jobs_it_finishes_and_takes(million, reads):
     running = million.run(
         "select id as job_id, epoch from onceward.job_private where state = 'running' and worker_id = %s limit 200",
         million.worker("w0"),
@@ -243,7 +236,7 @@ def test_a_thorough_rescue_reads_running_jobs_only(million, reads):
 
 
 @with_any_statistics
-def test_completing_one_job_reads_one_job(million, reads, finishing):
+def test_completing_one_job_reads_one_job(million, reads):
     (claim,) = million.run(
         "select id as job_id, epoch from onceward.job_private where state = 'running' and worker_id = %s limit 1",
         million.worker("w0"),

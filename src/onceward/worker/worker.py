@@ -23,17 +23,16 @@ from onceward.errors import (
     InvalidArgument,
     LeaseLost,
     ResultTooLarge,
-    UnknownLane,
     is_busy,
     is_connection_trouble,
 )
-from onceward.registry import nearest_hint
 from onceward.worker.claims import Claims
 from onceward.worker.heart import Heart
 from onceward.worker.job import Job
 from onceward.worker.link import Link
 from onceward.worker.maintenance import Maintenance
 from onceward.worker.operations import Operations
+from onceward.worker.registration import LAST_WORDS, Registration, Stopped
 from onceward.worker.running import Runner
 from onceward.worker.settings import GRACE, LEASE, POLL
 from onceward.worker.signals import Signal
@@ -51,14 +50,8 @@ STALE_AFTER = 2.0
 ADOPT_AFTER = (0.0, 10.0, 30.0, 60.0)
 # And now and then in any case: a job that its own worker has forgotten would never be rescued.
 ADOPT_EVERY = 60.0
-# When the grace is over, this long for handlers to clean up and for what they have finished to be acknowledged.
-LAST_WORDS = 5.0
 
 Action = Callable[[Link], Coroutine[Any, Any, None]]
-
-
-class _Stopped(Exception):
-    """Asked to stop while the database cannot be reached, or the lease is gone: there is nothing to hand back."""
 
 
 class Worker:
@@ -95,6 +88,7 @@ class Worker:
         self._maintenance = Maintenance(self.wake)
         self._links = [Link(self._dsn, f"onceward worker {i}") for i in (2, 1)]
         self._free = list(self._links)
+        self._registration = Registration(app, self._links[-1], name=self.name, lanes=list(self._lanes))
         self._tasks: set[asyncio.Task[None]] = set()
         self._exchanges = 0
         self._claiming = 0
@@ -127,7 +121,7 @@ class Worker:
         try:
             await self._register()
             await self._coordinate()
-        except _Stopped:
+        except Stopped:
             log.warning("stopped_without_database", worker=str(self.id))
         finally:
             await self._leave()
@@ -168,25 +162,9 @@ class Worker:
             self.wake()
 
     async def _register(self) -> None:
-        await self._first(calls.declare_lanes([lane for lane in self._lanes if lane in self.app.lanes]))
-        call = calls.register_worker(
-            name=self.name,
-            lanes=list(self._lanes),
-            tasks=sorted(self.app.tasks),
-            lease=self._lease,
-            host=socket.gethostname(),
-            pid=os.getpid(),
-            version=self.app.version,
-            concurrency=self._concurrency,
+        self.id = await self._registration.register(
+            lease=self._lease, concurrency=self._concurrency, is_stopping=lambda: self._draining
         )
-        try:
-            self.id = await self._first(call)
-        except UnknownLane as error:
-            known = [lane.name for lane in await self._first(calls.lanes())]
-            wrong = next(lane for lane in self._lanes if lane not in known)
-            raise UnknownLane(
-                error.message, detail=error.detail, hint=nearest_hint(wrong, known) or error.hint
-            ) from None
         self._lost = None
         self._adopt_at = [time.monotonic() + ADOPT_EVERY]
         later = self.loop.call_soon_threadsafe
@@ -199,27 +177,6 @@ class Worker:
             on_lost=lambda why: _quietly(later, self._lose, why),
         )
         self._heart.start()
-        log.info(
-            "worker_started",
-            worker=str(self.id),
-            name=self.name,
-            lanes=list(self._lanes),
-            tasks=len(self.app.tasks),
-        )
-
-    async def _first(self, call: Call[Any]) -> Any:
-        """Run a call before the coordinator runs, through any trouble."""
-        link = self._links[-1]
-        while True:
-            try:
-                return await link.run(call)
-            except Exception as error:
-                if not is_connection_trouble(error):
-                    raise
-                if self._draining:
-                    raise _Stopped from error
-                log.warning("database_unreachable", error=str(error).strip())
-                await link.rest()
 
     async def _leave(self) -> None:
         if self._heart is not None:
@@ -227,29 +184,9 @@ class Worker:
         await self._runner.stop()
         await self._end_tasks()
         if self.id is not None and self._lost is None:
-            await self._retire(self.id)
+            await self._registration.retire(self.id, executed=self.executed)
         for link in self._links:
             await link.close()
-
-    async def _retire(self, worker_id: UUID) -> None:
-        link = self._links[-1]
-        give_up = self.loop.call_later(LAST_WORDS, link.cut_off)
-        until = time.monotonic() + LAST_WORDS
-        while True:
-            try:
-                returned = await link.run(calls.retire_worker(worker_id))
-            except Exception as error:
-                if is_connection_trouble(error) and time.monotonic() < until:
-                    await link.rest()
-                    continue
-                # The lease runs out by itself and others rescue the rest.
-                log.warning("could_not_retire", worker=str(worker_id), error=str(error))
-            else:
-                log.info(
-                    "worker_stopped", worker=str(worker_id), executed=self.executed, handed_back=returned
-                )
-            give_up.cancel()
-            return
 
     async def _end_tasks(self) -> None:
         # Calls that hang end now; cancelling them would have the driver wait for the server.
@@ -595,7 +532,7 @@ class Worker:
         self._held.clear()
         self._claims.in_lane = dict.fromkeys(self._lanes, 0)
         if self._draining:
-            raise _Stopped
+            raise Stopped
         await self._register()
 
 

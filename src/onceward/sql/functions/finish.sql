@@ -21,9 +21,12 @@ create or replace function onceward.finish_done(p_job_ids uuid[], p_epochs bigin
   set enable_seqscan = off
   set enable_hashjoin = off
   set enable_mergejoin = off
-  set enable_bitmapscan = off
+  -- Each job by its id.  With the statistics of a queue that ran empty, a plain index scan would be taken through
+  -- the whole of another index; a bitmap scan has to name what it looks for.
+  set enable_indexscan = off
+  set enable_indexonlyscan = off
+  set enable_bitmapscan = on
   set enable_nestloop = on
-  set enable_indexscan = on
   set plan_cache_mode = force_generic_plan
   -- Until 17, a plan with a switched-off node seems so dear that it would be compiled each time.
   set jit = off
