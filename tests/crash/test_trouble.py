@@ -26,7 +26,7 @@ def enqueue(
             payload,
             attempts,
             retry,
-        )  # fmt: skip
+        )
     )
 
 

@@ -40,6 +40,8 @@ class Runner:
         self._queue: deque[Job] = deque()
         self._idle: list[asyncio.Future[None]] = []
         self._slots: set[asyncio.Task[None]] = set()
+        # Cancelled, and perhaps still cleaning up.
+        self._leaving: set[asyncio.Task[None]] = set()
         self._concurrency = concurrency
         self._threads = Threads(concurrency, self._run_sync, self._thread_done)
         self._processes: Processes | None = None
@@ -290,9 +292,7 @@ class Runner:
 
     def abandon(self) -> None:
         """The lease is gone.  Stop what can be stopped; ends of the rest are not reported."""
-        slots, self._slots = self._slots, set()
-        for slot in slots:
-            slot.cancel()
+        self._dismiss_slots()
         self._idle.clear()
         for job in [*self._threads.running, *self._threads.take_back()]:
             job.cancel()
@@ -304,13 +304,18 @@ class Runner:
         self._queue.clear()
         self.active = 0
 
-    async def stop(self) -> None:
+    def _dismiss_slots(self) -> None:
         slots, self._slots = self._slots, set()
         for slot in slots:
             slot.cancel()
-        if slots:
+            slot.add_done_callback(self._leaving.discard)
+        self._leaving |= slots
+
+    async def stop(self) -> None:
+        self._dismiss_slots()
+        if self._leaving:
             # A handler may need a moment to clean up; its job must not begin elsewhere meanwhile.
-            await asyncio.wait(slots, timeout=CLEAN_UP)
+            await asyncio.wait(self._leaving, timeout=CLEAN_UP)
         self._threads.stop()
         if self._processes is not None:
             self._processes.stop()

@@ -103,12 +103,14 @@ def _work(target: str, settings: WorkerSettings) -> int:
         finally:
             if health is not None:
                 await health.stop()
+        # From here: threads of interrupted handlers may still run, and the loop would wait for handlers that do not
+        # let themselves be cancelled.  Their jobs are handed back already.
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(0)
 
     _run(main())
-    # Threads of interrupted handlers may still run; their jobs are handed back already.
-    sys.stdout.flush()
-    sys.stderr.flush()
-    os._exit(0)
+    return 0
 
 
 def _stop(worker: Worker, number: int) -> None:
