@@ -30,7 +30,7 @@ def test_the_commands_are_those_that_are_promised():
     assert set(CONTEXTS) == {
         f"onceward {path}".strip()
         for path in (
-            "", "db", "db init", "db upgrade", "db status", "db sql", "db check", "doctor", "worker", "workers",
+            "", "db", "db init", "db upgrade", "db status", "db sql", "db check", "db stop", "doctor", "worker", "workers",
             "job", "job list", "job show", "job enqueue", "job cancel", "job requeue", "job resolve", "job wait", "job run-now",
             "lane", "lane list", "lane add", "lane pause", "lane resume",
             "dead-letter", "dead-letter list", "dead-letter show", "dead-letter requeue", "dead-letter resolve",

@@ -86,13 +86,10 @@ def deploys(arena: Arena, *, deploys: int, jobs: int, workers: int = 4) -> Verdi
     fleet = [_worker(arena, grace=grace, lease=10.0) for _ in range(workers)]
 
     def work(rng):
-        # Some handlers outlast the grace and are interrupted.
-        long = rng.random() < 0.1
-        return Work(
-            "work",
-            rng.randrange(400, 1200) if long else rng.randrange(60),
-            "tx" if rng.random() < 0.3 else "plain",
-        )
+        # Some handlers outlast the grace and are interrupted; those in threads are asked to stop.
+        ms = rng.randrange(400, 1200) if rng.random() < 0.1 else rng.randrange(60)
+        task = "work_sync" if rng.random() < 0.3 else "work"
+        return Work(task, ms, "tx" if rng.random() < 0.3 else "plain")
 
     producers = clients.produce(arena, jobs, work=work, backlog=400)
     slowest = 0.0

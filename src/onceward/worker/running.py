@@ -27,7 +27,7 @@ log = logs.get("onceward.worker")
 # A job whose task this worker does not know waits for one that does: a newer version, most likely.
 UNKNOWN_TASK_PAUSE = timedelta(seconds=30)
 # How long cancelled handlers may take to clean up when the worker ends, in seconds.
-CLEAN_UP = 5.0
+CLEAN_UP = 2.0
 NOT_BEGUN = object()
 
 
@@ -46,8 +46,10 @@ class Runner:
         self._threads = Threads(concurrency, self._run_sync, self._thread_done)
         self._processes: Processes | None = None
         self._timed: set[Job] = set()
-        # In threads that nobody waits for any more: they no longer count, but what they still finish is kept.
-        self._given_up: set[Job] = set()
+        # In threads that were told to stop: what they still finish is kept, an error is no failure of the job.
+        self._told_to_stop: set[Job] = set()
+        # In threads, failed already because they overran.
+        self._overdue: set[Job] = set()
         # Buffered or running.
         self.active = 0
 
@@ -93,10 +95,10 @@ class Runner:
                 job.slot = None
                 if me not in self._slots:
                     return  # The lease is gone, and with it the job.
-                if isinstance(error, asyncio.CancelledError) and not job.cancelled and me.cancelling():
-                    # The worker stops; the job goes back when it retires.
+                if error is not None and not job.cancelled and me.cancelling():
+                    # Interrupted, because the worker stops: the job goes back when it retires.
                     self.active -= 1
-                    raise error
+                    return
                 self._ended(job, result, error)
                 while me.cancelling():
                     me.uncancel()
@@ -158,6 +160,7 @@ class Runner:
         for job in list(self._timed):
             if job.deadline is not None and now > job.deadline:
                 self._timed.discard(job)
+                self._overdue.add(job)
                 job.deadline = None
                 job.cancel()
                 self.fail(job, TimeoutError(f"the handler ran longer than {job.timeout}"), category="timeout")
@@ -170,10 +173,12 @@ class Runner:
         self._worker.hand_back([job], why="lease in doubt")
 
     def _ended(self, job: Job, result: object, error: BaseException | None) -> None:
-        if job in self._given_up:
-            self._given_up.discard(job)
-        else:
-            self.active -= 1
+        self.active -= 1
+        if job in self._overdue:
+            self._overdue.discard(job)
+            return
+        if error is not None and job in self._told_to_stop:
+            return  # The job goes back when the worker retires.
         if error is not None:
             self._ended_badly(job, error)
             return
@@ -274,15 +279,12 @@ class Runner:
         return taken
 
     def interrupt_all(self, why: str) -> None:
-        """Stop handlers that can be stopped; their jobs go back when the worker retires."""
+        """Tell all handlers to stop; their jobs go back when the worker retires."""
         log.info("handlers_interrupted", worker=str(self._worker.id), why=why)
         self.collect()
-        # Threads cannot be stopped: the worker does not wait for them any longer.
         for job in [*self._threads.running]:
             job.cancel()
-            if job not in self._given_up:
-                self._given_up.add(job)
-                self.active -= 1
+            self._told_to_stop.add(job)
         self.active -= len(self._queue)
         self._queue.clear()
         self._idle.clear()
@@ -300,7 +302,8 @@ class Runner:
         self._threads.stop()
         self._threads = Threads(self._concurrency, self._run_sync, self._thread_done)
         self._timed.clear()
-        self._given_up.clear()
+        self._told_to_stop.clear()
+        self._overdue.clear()
         self._queue.clear()
         self.active = 0
 
