@@ -14,6 +14,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeVar, Unpack
 
 import psycopg
+from psycopg.types.json import set_json_loads
 from psycopg_pool import AsyncConnectionPool, ConnectionPool
 
 from onceward import calls, contrib, jsonsafe
@@ -28,6 +29,7 @@ from onceward.requests import (
     EnqueueOptions,
     Payload,
     Requests,
+    check_timeout,
     ended,
     gave_up,
     is_stale,
@@ -123,7 +125,7 @@ class Client(Requests):
     def wait(self, job: AnyJob, timeout: timedelta = A_MINUTE) -> Json:
         """The job's result.  Raises JobFailed when it ended without one, WaitTimeout when it goes on."""
         job_id = job_id_of(job)
-        deadline = time.monotonic() + timeout.total_seconds()
+        deadline = time.monotonic() + check_timeout(timeout)
         pause = 0.005
         while True:
             over, result = ended(job_id, self.run(calls.outcome(job_id)))
@@ -183,6 +185,7 @@ class Client(Requests):
                 max_size=self._pool_size,
                 kwargs=self._connection_options(),
                 check=_check,
+                configure=_configure,
                 open=True,
             )
         return self._pool
@@ -267,7 +270,7 @@ class AsyncClient(Requests):
     async def wait(self, job: AnyJob, timeout: timedelta = A_MINUTE) -> Json:
         """The job's result.  Raises JobFailed when it ended without one, WaitTimeout when it goes on."""
         job_id = job_id_of(job)
-        deadline = time.monotonic() + timeout.total_seconds()
+        deadline = time.monotonic() + check_timeout(timeout)
         pause = 0.005
         while True:
             over, result = ended(job_id, await self.run(calls.outcome(job_id)))
@@ -327,6 +330,7 @@ class AsyncClient(Requests):
                 max_size=self._pool_size,
                 kwargs=self._connection_options(),
                 check=_check_async,
+                configure=_configure_async,
                 open=False,
             )
             self._pool = pool
@@ -342,6 +346,14 @@ def _found(job: AnyJob, found: JobInfo | None) -> JobInfo:
 
 def _edited(payload: Mapping[str, Json] | None) -> str | None:
     return None if payload is None else jsonsafe.dumps(payload)
+
+
+def _configure(connection: SyncConnection) -> None:
+    set_json_loads(jsonsafe.loads, connection)
+
+
+async def _configure_async(connection: AsyncConnection) -> None:
+    set_json_loads(jsonsafe.loads, connection)
 
 
 def _check(connection: SyncConnection) -> None:

@@ -17,6 +17,9 @@ from onceward.errors import InvalidPayload
 
 MAX_DEPTH = 200
 
+# Python reads integers of up to 4,300 digits.
+MOST_DIGITS = 4300
+_HUGE = re.compile(rf"\d{{{MOST_DIGITS + 1}}}")
 _BAD = re.compile("[\x00\ud800-\udfff]")
 
 
@@ -28,6 +31,8 @@ def dumps(value: object, *, what: str = "payload") -> str:
         raise _refused(what, f"is nested deeper than {MAX_DEPTH} levels") from None
     except (TypeError, ValueError):
         raise _explain(value, what) from None
+    if has_huge_number(text):
+        raise _refused(what, f"contains a number of more than {MOST_DIGITS} digits")
     if "\x00" in text or "\\u0000" in text or _BAD.search(text):
         found = _find(value, what)
         if found is not None:
@@ -46,6 +51,10 @@ def _keys_are_strings(value: object) -> bool:
     if isinstance(value, (list, tuple)):
         return all(map(_keys_are_strings, value))
     return True
+
+
+def has_huge_number(text: str) -> bool:
+    return len(text) > MOST_DIGITS and _HUGE.search(text) is not None
 
 
 def printable(text: str, limit: int | None = None) -> str:
@@ -83,7 +92,11 @@ def _find(value: object, path: str) -> InvalidPayload | None:
                 stack.append((child, f"{place}.{key}", depth + 1))
         elif isinstance(item, (list, tuple)):
             stack.extend((child, f"{place}[{i}]", depth + 1) for i, child in enumerate(item))
-        elif not isinstance(item, (int, bool, type(None))):
+        elif isinstance(item, int):
+            # Writing it out to count its digits is what Python refuses.
+            if item.bit_length() > MOST_DIGITS * 3.33:
+                return _refused(place, f"contains a number of more than {MOST_DIGITS} digits")
+        elif item is not None:
             return _refused(place, f"is a {type(item).__name__}, which is not JSON")
     return None
 
@@ -96,5 +109,15 @@ def _refused(place: str, trouble: str) -> InvalidPayload:
     )
 
 
+class Unreadable(str):
+    """Stands for stored JSON that jsonb holds and Python cannot: numbers of thousands of digits, nesting without end."""
+
+    __slots__ = ()
+
+
 def loads(text: str | bytes) -> Any:
-    return json.loads(text)
+    """Never raises: one unreadable value must not stop the reading of all the others."""
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError) as error:
+        return Unreadable(f"<JSON of {len(text)} bytes that Python cannot read: {error}>")

@@ -92,6 +92,8 @@ class Task(Generic[P, R]):
 
     def arguments(self, payload: Json) -> dict[str, Any]:
         """The handler's keyword arguments for a stored payload.  Raises InvalidPayload."""
+        if isinstance(payload, jsonsafe.Unreadable):
+            raise InvalidPayload(f"payload of task {self.name} cannot be read: {payload}")
         if self.model is None:
             return {}
         try:
@@ -227,7 +229,10 @@ def _to_json(serializer: SchemaSerializer, valid: object, count: int) -> str:
     if deep or b"null" in text or b"\\u0000" in text:
         plain = serializer.to_python(valid, mode="json", exclude_unset=True, by_alias=True)
         return jsonsafe.dumps(plain, what="payload" if count == 1 else "payloads")
-    return text.decode()
+    written = text.decode()
+    if jsonsafe.has_huge_number(written):
+        return jsonsafe.dumps(serializer.to_python(valid, mode="json", exclude_unset=True, by_alias=True))
+    return written
 
 
 def _short(value: object) -> str:

@@ -62,6 +62,29 @@ class EnqueueOptions(TypedDict, total=False):
     headers: Mapping[str, str] | None
 
 
+_TYPES: dict[str, tuple[type, ...]] = {
+    "key": (str,),
+    "key_window": (str, timedelta),
+    "lane": (str,),
+    "priority": (int,),
+    "delay": (timedelta,),
+    "run_at": (datetime,),
+    "expires_in": (timedelta,),
+    "expires_at": (datetime,),
+    "timeout": (timedelta,),
+    "concurrency_key": (str,),
+    "concurrency_limit": (int,),
+    "max_attempts": (int,),
+    "retry": (Retry,),
+    "tenant": (str,),
+    "headers": (Mapping,),
+}
+
+
+def _type_names(kinds: tuple[type, ...]) -> str:
+    return " or ".join(kind.__name__ for kind in kinds)
+
+
 class Requests:
     """Base of both clients: knows the application, speaks no protocol."""
 
@@ -119,6 +142,10 @@ class Requests:
     def _task(self, task: AnyTask) -> tuple[str, Task[Any, Any] | None]:
         if isinstance(task, Task):
             return task.name, task
+        if not isinstance(task, str):
+            raise InvalidArgument(
+                f"task must be a task or its name, got {task!r:.100}", hint="Declare it with @app.task."
+            )
         if self._app is None:
             return task, None
         return task, self._app.tasks.find(task)
@@ -130,7 +157,17 @@ class Requests:
                 f"enqueue has no option {', '.join(sorted(unknown))}",
                 hint=f"Options: {', '.join(EnqueueOptions.__annotations__)}.",
             )
-        options: dict[str, Any] = dict(given)
+        options: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
+        for name, value in options.items():
+            if not isinstance(value, _TYPES[name]) or isinstance(value, bool):
+                raise InvalidArgument(
+                    f"{name} must be a {_type_names(_TYPES[name])}, got {value!r:.100}",
+                    hint="For durations: timedelta(seconds=5)." if timedelta in _TYPES[name] else None,
+                )
+            if isinstance(value, int) and abs(value) >= 2**31:
+                raise InvalidArgument(f"{name} is out of range, got {value!r:.100}")
+            if isinstance(value, str) and jsonsafe.printable(value) != value:
+                raise InvalidArgument(f"{name} must not contain NUL or lone surrogates, got {value!r:.100}")
         for name, instead in (("delay", "run_at"), ("expires_in", "expires_at")):
             if options.get(name) is not None:
                 _positive(name, options[name])
@@ -166,7 +203,7 @@ def job_id_of(job: AnyJob) -> UUID:
         return job
     try:
         return UUID(job)
-    except ValueError:
+    except (ValueError, AttributeError, TypeError):
         raise InvalidArgument(f"job id must be a UUID, got {job!r}") from None
 
 
@@ -194,6 +231,15 @@ def no_such_job(job_id: UUID) -> UnknownJob:
         detail="It was never committed, or this client may not see it.",
         hint='A role that does not own the schema sees the jobs of one tenant: client(tenant="default").',
     )
+
+
+def check_timeout(timeout: timedelta) -> float:
+    """Seconds to wait."""
+    if not isinstance(timeout, timedelta):
+        raise InvalidArgument(
+            f"timeout must be a timedelta, got {timeout!r:.100}", hint="Pass timedelta(seconds=15)."
+        )
+    return timeout.total_seconds()
 
 
 def gave_up(job_id: UUID, timeout: timedelta) -> WaitTimeout:

@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -23,9 +24,11 @@ ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture
-def home(tmp_path, monkeypatch):
-    monkeypatch.setenv("ONCEWARD_HOME", str(tmp_path))
-    return tmp_path
+def home(monkeypatch):
+    # Not tmp_path: as root, the server runs as another user, and every new pytest session closes that folder to others.
+    with tempfile.TemporaryDirectory(prefix="onceward-bench-") as folder:
+        monkeypatch.setenv("ONCEWARD_HOME", folder)
+        yield Path(folder)
 
 
 @pytest.mark.slow

@@ -88,6 +88,20 @@ def test_a_handler_that_cannot_be_cancelled_does_not_keep_its_worker_from_leavin
     assert (state(arena, job), outcomes(arena, job)) == ("ready", ["released"])
 
 
+@pytest.mark.parametrize("task", ["work", "work_sync"], ids=["async", "in a thread"])
+def test_a_handler_that_stops_because_its_worker_leaves_has_neither_failed_nor_been_cancelled(arena, task):
+    life = arena.spawn(lease=10.0, grace=0.2)
+    job = enqueue(arena, "long", task=task, ms=120_000)
+    until_begun(arena, "long")
+
+    arena.signal(life, "term")
+
+    arena.until_exited(life, 30)
+    assert (state(arena, job), outcomes(arena, job)) == ("ready", ["released"])
+    assert arena.value("select attempt from onceward.jobs where id = %s", job) == 0
+    assert [end.word for end in arena.marks().ends] == ["cancelled" if task == "work" else "failed"]
+
+
 def test_work_that_ends_after_the_grace_is_over_but_in_time_is_acknowledged(arena):
     life = arena.spawn(lease=10.0, grace=0.2)
     job = enqueue(arena, "clinging", task="clinging", ms=1500)

@@ -220,6 +220,14 @@ def test_a_payload_that_does_not_fit_is_refused_by_field(client, payload, messag
         ),
         ({"expires_in": timedelta(seconds=-1)}, "expires_in must not be negative"),
         ({"colour": "red"}, "enqueue has no option colour"),
+        ({"delay": 5}, "delay must be a timedelta, got 5"),
+        ({"timeout": 5}, "timeout must be a timedelta, got 5"),
+        ({"run_at": "2030-01-01"}, "run_at must be a datetime, got '2030-01-01'"),
+        ({"priority": 10**30}, "priority is out of range"),
+        ({"priority": 1.5}, "priority must be a int, got 1.5"),
+        ({"lane": "a\x00"}, "lane must not contain NUL"),
+        ({"key": 5}, "key must be a str, got 5"),
+        ({"retry": {"waits": [1]}}, "retry must be a Retry"),
     ],
 )
 def test_an_option_that_makes_no_sense_is_refused_by_name(client, options, message):
@@ -253,3 +261,14 @@ def test_a_bad_payload_among_many_is_named_by_its_place(client):
         client.enqueue_many(shop.greet, [{"name": "a"}, {"name": "\x00"}])
     assert client.jobs() == []
     assert client.enqueue_many(shop.greet, []) == []
+
+
+def test_arguments_of_the_wrong_kind_are_named(client):
+    with pytest.raises(InvalidArgument, match="task must be a task or its name, got None"):
+        client.enqueue(None, {})
+    with pytest.raises(InvalidArgument, match="job id must be a UUID, got 5"):
+        client.cancel(5)
+    with pytest.raises(InvalidArgument, match=r"timeout must be a timedelta, got 15"):
+        client.wait("00000000-0000-0000-0000-000000000000", timeout=15)
+    with pytest.raises(InvalidPayload, match=r"payload\.good_at contains a number of more than 4300 digits"):
+        client.enqueue(shop.flaky, {"good_at": 10**4500})

@@ -295,3 +295,17 @@ def test_jobs_claimed_by_a_lost_reply_are_adopted(plain, onceward_database):
 
     asyncio.run(adopting())
     assert plain.wait(job) == "Hello Ada"
+
+
+@pytest.mark.parametrize("payload", ['{"name": 1e5000}', '{"name":' + "[" * 1500 + "]" * 1500 + "}"])
+def test_a_payload_that_python_cannot_read_is_one_dead_letter_and_stops_nobody(
+    plain, onceward_database, payload
+):
+    with psycopg.connect(onceward_database, autocommit=True) as conn:
+        bad = conn.execute("select job_id from onceward.enqueue('greet', %s::jsonb)", [payload]).fetchone()[0]
+    good = plain.enqueue_many(shop.greet, [{"name": "Ada"}] * 3)
+    drain(onceward_database)
+    assert [plain.wait(job) for job in good] == ["Hello Ada"] * 3
+    found = plain.job(bad)
+    assert (found.state, found.last_error["category"]) == ("dead_letter", "payload")
+    assert "that Python cannot read" in found.payload

@@ -11,8 +11,9 @@ from typing import Any, TypeVar, cast
 import psycopg
 import typer
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
+from psycopg.types.json import set_json_loads
 
-from onceward import calls, doctor_calls, install
+from onceward import calls, doctor_calls, install, jsonsafe
 from onceward.calls import Call
 from onceward.cli import output, values
 from onceward.cli.values import UsageProblem
@@ -145,6 +146,7 @@ def connect(conninfo: str, *, autocommit: bool = True) -> Connection:
         connection = psycopg.connect(
             conninfo, autocommit=autocommit, application_name="onceward cli", prepare_threshold=None
         )
+        set_json_loads(jsonsafe.loads, connection)
     except psycopg.OperationalError as error:
         raise connect_error(conninfo, error) from None
     return connection

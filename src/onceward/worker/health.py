@@ -7,6 +7,8 @@ import contextlib
 import json
 from collections.abc import Callable
 
+from onceward.errors import OncewardError
+
 LIMIT = 8192
 
 
@@ -20,7 +22,13 @@ class Health:
         self._server: asyncio.Server | None = None
 
     async def start(self) -> int:
-        self._server = await asyncio.start_server(self._answer, self._host, self._port, limit=LIMIT)
+        try:
+            self._server = await asyncio.start_server(self._answer, self._host, self._port, limit=LIMIT)
+        except OSError as error:
+            raise OncewardError(
+                f"could not open the health port {self._host}:{self._port}: {error.strerror or error}",
+                hint="Another worker may have it: choose another --health-port.",
+            ) from None
         port: int = self._server.sockets[0].getsockname()[1]
         return port
 

@@ -11,7 +11,9 @@ import time
 from typing import Any, TypeVar
 
 import psycopg
+from psycopg.types.json import set_json_loads
 
+from onceward import jsonsafe
 from onceward.calls import Call
 from onceward.errors import from_database, is_pooler_trouble
 
@@ -92,6 +94,7 @@ class Link:
                 keepalives_interval=3,
                 keepalives_count=3,
             )
+            set_json_loads(jsonsafe.loads, self._conn)
         return self._conn
 
 

@@ -22,8 +22,11 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 log = logs.get("onceward.worker")
-# How long a worker that ends tries to hand its jobs back, in seconds; after that, its lease has to run out.
+# How long a worker that ends waits for handlers that were told to stop, and then tries to hand its jobs back, in seconds;
+# after that, its lease has to run out.
 LAST_WORDS = 5.0
+# How long it waits for handlers when it is told to stop a second time.
+AT_ONCE = 1.0
 
 
 class Stopped(Exception):

@@ -32,7 +32,7 @@ from onceward.worker.job import Job
 from onceward.worker.link import Link
 from onceward.worker.maintenance import Maintenance
 from onceward.worker.operations import Operations
-from onceward.worker.registration import LAST_WORDS, Registration, Stopped
+from onceward.worker.registration import AT_ONCE, LAST_WORDS, Registration, Stopped
 from onceward.worker.running import Runner
 from onceward.worker.settings import GRACE, LEASE, POLL
 from onceward.worker.signals import Signal
@@ -135,17 +135,19 @@ class Worker:
     def stop(self) -> None:
         """Finish what runs, hand the rest back, end.  Called again: at once."""
         if self._draining:
-            self._interrupt("worker stops")
+            self._interrupt("worker stops", AT_ONCE)
         elif self.id is not None:
             self.hand_back(self._runner.take_back(), why="worker stops")
-            self.loop.call_later(self._grace.total_seconds(), self._interrupt, "grace is over")
+            self.loop.call_later(self._grace.total_seconds(), self._interrupt, "grace is over", LAST_WORDS)
         self._draining = True
         self.wake()
 
-    def _interrupt(self, why: str) -> None:
+    def _interrupt(self, why: str, seconds: float) -> None:
+        """Tell handlers to stop, and wait this long for them."""
         if self._leave_by is None:
-            self._leave_by = time.monotonic() + LAST_WORDS
             self._runner.interrupt_all(why)
+        leave_by = time.monotonic() + seconds
+        self._leave_by = leave_by if self._leave_by is None else min(self._leave_by, leave_by)
 
     @property
     def healthy(self) -> bool:
