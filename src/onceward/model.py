@@ -238,6 +238,8 @@ class Promoted:
     expired: int
     next_run_at: datetime | None
     next_in: timedelta | None
+    # There is more to do at once.
+    more: bool
 
 
 @dataclass(frozen=True, slots=True)

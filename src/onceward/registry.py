@@ -90,19 +90,31 @@ class Task(Generic[P, R]):
             raise self._invalid(error) from None
         return _to_json(self._many.serializer, valid, len(plain))
 
-    def arguments(self, payload: Json) -> dict[str, Any]:
-        """The handler's keyword arguments for a stored payload.  Raises InvalidPayload."""
-        if isinstance(payload, jsonsafe.Unreadable):
-            raise InvalidPayload(f"payload of task {self.name} cannot be read: {payload}")
+    def arguments(self, payload: str) -> dict[str, Any]:
+        """The handler's keyword arguments for the text of a stored payload.  Raises InvalidPayload."""
         if self.model is None:
             return {}
+        validator = self.model.__pydantic_validator__
         try:
-            valid = self.model.__pydantic_validator__.validate_python(payload)
+            valid = validator.validate_json(payload)
         except ValidationError as error:
-            raise self._invalid(error) from None
+            if error.errors(include_url=False)[0]["type"] != "json_invalid":
+                raise self._invalid(error) from None
+            # jsonb holds more than pydantic's reader takes: deeper nesting, longer numbers.
+            valid = self._validate(payload)
         if self.model_parameter is not None:
             return {self.model_parameter: valid}
         return dict(valid.__dict__)
+
+    def _validate(self, payload: str) -> Any:
+        read = jsonsafe.loads(payload)
+        if isinstance(read, jsonsafe.Unreadable):
+            raise InvalidPayload(f"payload of task {self.name} cannot be read: {read}")
+        assert self.model is not None
+        try:
+            return self.model.__pydantic_validator__.validate_python(read)
+        except ValidationError as error:
+            raise self._invalid(error) from None
 
     def _invalid(self, error: ValidationError) -> InvalidPayload:
         problems = [

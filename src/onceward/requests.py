@@ -62,6 +62,7 @@ class EnqueueOptions(TypedDict, total=False):
     headers: Mapping[str, str] | None
 
 
+_NO_OPTIONS = Options()
 _TYPES: dict[str, tuple[type, ...]] = {
     "key": (str,),
     "key_window": (str, timedelta),
@@ -151,6 +152,8 @@ class Requests:
         return task, self._app.tasks.find(task)
 
     def _options(self, known: Task[Any, Any] | None, given: EnqueueOptions) -> Options:
+        if not given and self._tenant in {None, "*"}:
+            return known.options if known else _NO_OPTIONS
         unknown = set(given) - set(EnqueueOptions.__annotations__)
         if unknown:
             raise InvalidArgument(

@@ -15,7 +15,7 @@ def test_due_jobs_become_ready_and_others_stay(db):
 
 
 def test_promote_says_when_the_next_job_is_due(db):
-    assert db.promote()[2:] == (None, None)
+    assert db.promote()[2:] == (None, None, False)
     later = db.now() + timedelta(minutes=3)
     db.enqueue(run_at=later + timedelta(hours=1))
     db.enqueue(run_at=later)

@@ -8,7 +8,7 @@ from typing import LiteralString
 from uuid import UUID
 
 from onceward import jsonsafe
-from onceward.calls.base import Call, one, scalar
+from onceward.calls.base import Call, Row, scalar
 from onceward.model import (
     JobRef,
     Options,
@@ -16,56 +16,84 @@ from onceward.model import (
 
 # Delays are counted by the database's clock: the client's may be wrong, or a test may have moved the other.
 _TIMES: LiteralString = (
-    "coalesce(%(run_at)s::timestamptz, onceward.now() + %(delay)s::interval), "
-    "coalesce(%(expires_at)s::timestamptz, "
+    ", p_run_at => coalesce(%(run_at)s::timestamptz, onceward.now() + %(delay)s::interval), "
+    "p_expires_at => coalesce(%(expires_at)s::timestamptz, "
     "coalesce(%(run_at)s::timestamptz, onceward.now() + coalesce(%(delay)s::interval, '0')) + %(expires_in)s::interval)"
 )
+# Option, argument, and the value that need not be sent because the function has it as its default.
+_OPTIONS: list[tuple[str, LiteralString, object]] = [
+    ("lane", ", p_lane => %(lane)s::text", "default"),
+    ("priority", ", p_priority => %(priority)s::int", 0),
+    ("timeout", ", p_timeout => %(timeout)s::interval", None),
+    ("key_window", ", p_key_window => %(key_window)s::text", "live"),
+    ("max_attempts", ", p_max_attempts => %(max_attempts)s::int", 8),
+    ("tenant", ", p_tenant => %(tenant)s::text", None),
+]
 
 
-def _option_params(task: str, options: Options) -> dict[str, object]:
-    return {
-        "task": task,
-        "lane": options.lane,
-        "priority": options.priority,
-        "run_at": options.run_at,
-        "delay": options.delay,
-        "expires_at": options.expires_at,
-        "expires_in": options.expires_in,
-        "timeout": options.timeout,
-        "key_window": options.key_window,
-        "concurrency_key": options.concurrency_key,
-        "concurrency_limit": options.concurrency_limit,
-        "max_attempts": options.max_attempts,
-        "retry": json.dumps(options.retry.to_json()) if options.retry else None,
-        "tenant": options.tenant,
-        "headers": jsonsafe.dumps(dict(options.headers), what="headers") if options.headers else None,
-    }
+def _arguments(options: Options) -> tuple[LiteralString, dict[str, object]]:
+    """Named arguments and their values; only what differs from the defaults, because each one costs time."""
+    sql: LiteralString = ""
+    params: dict[str, object] = {}
+    for name, argument, default in _OPTIONS:
+        value = getattr(options, name)
+        if value != default:
+            sql += argument
+            params[name] = value
+    if options.run_at or options.delay is not None or options.expires_at or options.expires_in is not None:
+        sql += _TIMES
+        for name in ("run_at", "delay", "expires_at", "expires_in"):
+            params[name] = getattr(options, name)
+    if options.concurrency_key is not None:
+        sql += ", p_concurrency_key => %(concurrency_key)s::text, p_concurrency_limit => %(concurrency_limit)s::int"
+        params["concurrency_key"] = options.concurrency_key
+        # A task may name a limit for those of its jobs that have a key.
+        params["concurrency_limit"] = options.concurrency_limit
+    if options.retry:
+        sql += ", p_retry => %(retry)s::jsonb"
+        params["retry"] = json.dumps(options.retry.to_json())
+    if options.headers:
+        sql += ", p_headers => %(headers)s::jsonb"
+        params["headers"] = jsonsafe.dumps(dict(options.headers), what="headers")
+    return sql, params
 
 
 def enqueue(task: str, payload: str, options: Options) -> Call[JobRef]:
     """`payload` is JSON text that jsonsafe has checked."""
+    arguments, params = _arguments(options)
+    params["task"], params["payload"] = task, payload
+    if options.key is not None:
+        arguments += ", p_key => %(key)s::text"
+        params["key"] = options.key
     return Call(
-        "select job_id, created, answer, until, reason from onceward.enqueue(%(task)s::text, %(payload)s::jsonb, "
-        "%(lane)s::text, %(priority)s::int, " + _TIMES + ", "
-        "%(timeout)s::interval, %(key)s::text, %(key_window)s::text, %(concurrency_key)s::text, "
-        "%(concurrency_limit)s::int, %(max_attempts)s::int, %(retry)s::jsonb, %(tenant)s::text, %(headers)s::jsonb)",
-        {**_option_params(task, options), "payload": payload, "key": options.key},
-        one(lambda row: JobRef(UUID(str(row[0])), row[1], row[2], row[3], row[4])),
+        "select job_id, created, answer, until, reason "
+        "from onceward.enqueue(p_task => %(task)s::text, p_payload => %(payload)s::jsonb" + arguments + ")",
+        params,
+        _job_ref,
         # A key that lasts as long as its job may be free again when the lost reply is noticed.
         repeatable=options.key is not None and options.key_window != "live",
     )
 
 
+def _job_ref(rows: Sequence[Row]) -> JobRef:
+    job_id, created, answer, until, reason = rows[0]
+    # Drivers differ in what they make of a uuid.
+    if type(job_id) is not UUID:
+        job_id = UUID(str(job_id))
+    return JobRef(job_id, created, answer, until, reason)
+
+
 def enqueue_many(
     task: str, payloads: str, keys: list[str | None] | None, options: Options
 ) -> Call[list[JobRef]]:
+    arguments, params = _arguments(options)
+    params["task"], params["payloads"], params["keys"] = task, payloads, keys
     return Call(
-        "select job_id, created from onceward.enqueue_many(%(task)s::text, "
-        "array(select jsonb_array_elements(%(payloads)s::jsonb)), "
-        "%(keys)s::text[], %(lane)s::text, %(priority)s::int, " + _TIMES + ", "
-        "%(timeout)s::interval, %(key_window)s::text, %(concurrency_key)s::text, %(concurrency_limit)s::int, "
-        "%(max_attempts)s::int, %(retry)s::jsonb, %(tenant)s::text, %(headers)s::jsonb)",
-        {**_option_params(task, options), "payloads": payloads, "keys": keys},
+        "select job_id, created from onceward.enqueue_many(p_task => %(task)s::text, "
+        "p_payloads => array(select jsonb_array_elements(%(payloads)s::jsonb)), p_keys => %(keys)s::text[]"
+        + arguments
+        + ")",
+        params,
         lambda rows: [JobRef(row[0], row[1], "accepted" if row[1] else "existing") for row in rows],
         repeatable=keys is not None and None not in keys and options.key_window != "live",
     )

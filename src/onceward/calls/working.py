@@ -56,26 +56,36 @@ def heartbeat(worker_id: UUID) -> Call[Heartbeat]:
     )
 
 
+_CLAIMED: LiteralString = (
+    "job_id::text, epoch, task, payload::text, lane, priority, ready_seq, attempt, max_attempts, tenant, timeout, "
+    "headers, key "
+)
+
+
 def exchange(
     worker_id: UUID,
     *,
-    done: Sequence[tuple[UUID, int, str | None]],
+    done: Sequence[tuple[str, int, str | None]],
     lanes: Sequence[str],
     limits: Sequence[int] | None,
     room: int,
     floors: Mapping[str, Mapping[int, int]] | None,
     sleep: bool,
 ) -> Call[Sequence[Row]]:
-    """Raw rows (outcome, job_id, epoch, task, payload, …): the worker reads them without copies."""
+    """Raw rows (outcome, job_id, epoch, task, payload, …): the worker reads them without copies.
+
+    Ids and payloads travel as text, and arrays as one text: to make objects of them takes as long as the whole rest.
+    """
     results = [item[2] for item in done]
     return Call(
-        "select * from onceward.exchange(%(worker_id)s::uuid, %(ids)s::uuid[], %(epochs)s::bigint[], "
+        "select outcome, " + _CLAIMED + "from onceward.exchange(%(worker_id)s::uuid, %(ids)s::text::uuid[], "
+        "%(epochs)s::text::bigint[], "
         "%(results)s::text[]::jsonb[], %(lanes)s::text[], %(limits)s::int[], %(room)s::int, %(floors)s::jsonb, "
         "%(sleep)s::boolean)",
         {
             "worker_id": worker_id,
-            "ids": [item[0] for item in done],
-            "epochs": [item[1] for item in done],
+            "ids": "{" + ",".join([item[0] for item in done]) + "}",
+            "epochs": "{" + ",".join([str(item[1]) for item in done]) + "}",
             "results": results if any(result is not None for result in results) else None,
             "lanes": list(lanes),
             "limits": None if limits is None else list(limits),
@@ -88,24 +98,22 @@ def exchange(
     )
 
 
-_CLAIMED: LiteralString = (
-    "select 'claimed'::text, job_id, epoch, task, payload, lane, priority, ready_seq, attempt, max_attempts, tenant, "
-    "timeout, headers, key "
-)
-
-
 def claim(worker_id: UUID, lanes: Sequence[str], limit: int) -> Call[Sequence[Row]]:
     """Rows as `exchange` returns them."""
     return Call(
-        _CLAIMED + "from onceward.claim(%(worker_id)s::uuid, %(lanes)s::text[], %(limit)s::int)",
+        "select 'claimed'::text, "
+        + _CLAIMED
+        + "from onceward.claim(%(worker_id)s::uuid, %(lanes)s::text[], %(limit)s::int)",
         {"worker_id": worker_id, "lanes": list(lanes), "limit": limit},
         lambda rows: rows,
     )
 
 
-def adopt(worker_id: UUID, known: Sequence[UUID]) -> Call[Sequence[Row]]:
+def adopt(worker_id: UUID, known: Sequence[str]) -> Call[Sequence[Row]]:
     return Call(
-        _CLAIMED + "from onceward.adopt(%(worker_id)s::uuid, %(known)s::uuid[])",
+        "select 'claimed'::text, "
+        + _CLAIMED
+        + "from onceward.adopt(%(worker_id)s::uuid, %(known)s::text[]::uuid[])",
         {"worker_id": worker_id, "known": list(known)},
         lambda rows: rows,
         repeatable=True,
@@ -186,9 +194,9 @@ def release(worker_id: UUID, jobs: Sequence[tuple[UUID, int]]) -> Call[int]:
 
 def promote(limit: int = 1000) -> Call[Promoted]:
     return Call(
-        "select promoted, expired, next_run_at, next_in from onceward.promote(%(limit)s::int)",
+        "select promoted, expired, next_run_at, next_in, more from onceward.promote(%(limit)s::int)",
         {"limit": limit},
-        one(lambda row: Promoted(row[0], row[1], row[2], row[3])),
+        one(lambda row: Promoted(*row)),
         repeatable=True,
     )
 

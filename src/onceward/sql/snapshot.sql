@@ -165,15 +165,13 @@ create table onceward.job_private (
   key_is_live boolean,
   concurrency_key text,
   concurrency_limit integer,
-  admit_pending boolean,
   progress jsonb,
   cancel_at timestamp with time zone,
   cancel_reason text,
   dead_at timestamp with time zone,
   last_error jsonb,
   constraint job_private_pkey PRIMARY KEY (id),
-  constraint job_running_has_lease CHECK (((state = 'running'::text) = (worker_id IS NOT NULL))),
-  constraint job_state_known CHECK ((state = ANY (ARRAY['scheduled'::text, 'ready'::text, 'running'::text, 'blocked'::text, 'dead_letter'::text])))
+  constraint job_running_has_lease CHECK (((state = 'running'::text) = (worker_id IS NOT NULL)))
 ) with (autovacuum_analyze_scale_factor=0.1, autovacuum_vacuum_cost_delay=0, autovacuum_vacuum_scale_factor=0.02, autovacuum_vacuum_threshold=5000);
 -- row-level security: enabled and forced
 create table onceward.key_private (
@@ -249,12 +247,10 @@ create table onceward.worker_private (
 CREATE INDEX job_cancel_idx ON onceward.job_private USING btree (worker_id) WHERE ((state = 'running'::text) AND (cancel_at IS NOT NULL));
 CREATE INDEX job_dead_idx ON onceward.job_private USING btree (dead_at) WHERE (state = 'dead_letter'::text);
 CREATE INDEX job_expires_idx ON onceward.job_private USING btree (expires_at) WHERE ((expires_at IS NOT NULL) AND (state = ANY (ARRAY['scheduled'::text, 'ready'::text, 'blocked'::text])));
-CREATE INDEX job_holding_key_idx ON onceward.job_private USING btree (tenant, concurrency_key) WHERE ((state = ANY (ARRAY['ready'::text, 'running'::text])) AND (concurrency_key IS NOT NULL));
-CREATE INDEX job_pending_idx ON onceward.job_private USING btree (id) WHERE ((state = 'blocked'::text) AND admit_pending);
+CREATE INDEX job_key_idx ON onceward.job_private USING btree (tenant, concurrency_key, state, priority DESC, id) WHERE (concurrency_key IS NOT NULL);
 CREATE INDEX job_ready_idx ON onceward.job_private USING btree (lane, priority DESC, ready_seq) WHERE (state = 'ready'::text);
 CREATE INDEX job_running_idx ON onceward.job_private USING btree (worker_id) WHERE (state = 'running'::text);
 CREATE INDEX job_scheduled_idx ON onceward.job_private USING btree (run_at) WHERE (state = 'scheduled'::text);
-CREATE INDEX job_waiting_key_idx ON onceward.job_private USING btree (tenant, concurrency_key, priority DESC, id) WHERE ((state = 'blocked'::text) AND (concurrency_key IS NOT NULL));
 CREATE INDEX key_expires_idx ON onceward.key_private USING btree (expires_at) WHERE (expires_at IS NOT NULL);
 
 -- row-level security
@@ -484,7 +480,7 @@ create view onceward.workers with (security_invoker=true) as
 create function onceward.add_lane(p_name text, p_max_payload_bytes integer DEFAULT NULL::integer, p_max_result_bytes integer DEFAULT NULL::integer)
   returns boolean language plpgsql volatile security definer set search_path=pg_catalog, pg_temp;
 create function onceward.admit(p_keys jsonb)
-  returns integer language plpgsql volatile set search_path=pg_catalog, pg_temp;
+  returns integer language plpgsql volatile set enable_bitmapscan=off set enable_hashjoin=off set enable_mergejoin=off set enable_seqscan=off set jit=off set search_path=pg_catalog, pg_temp;
 create function onceward.adopt(p_worker_id uuid, p_known uuid[])
   returns TABLE(job_id uuid, epoch bigint, task text, payload jsonb, lane text, priority smallint, ready_seq bigint, attempt integer, max_attempts integer, tenant text, timeout interval, headers jsonb, key text) language sql stable security definer set search_path=pg_catalog, pg_temp;
 create function onceward.archive_one(p_job_id uuid, p_state text, p_note text)
@@ -578,7 +574,7 @@ create function onceward.payload_too_large(p_payload jsonb, p_cap integer, p_lan
 create function onceward.progress(p_job_id uuid, p_epoch bigint, p_progress jsonb)
   returns void language plpgsql volatile security definer set search_path=pg_catalog, pg_temp;
 create function onceward.promote(p_limit integer DEFAULT 1000)
-  returns TABLE(promoted integer, expired integer, next_run_at timestamp with time zone, next_in interval) language plpgsql volatile security definer set search_path=pg_catalog, pg_temp;
+  returns TABLE(promoted integer, expired integer, next_run_at timestamp with time zone, next_in interval, more boolean) language plpgsql volatile security definer set search_path=pg_catalog, pg_temp;
 create function onceward.record_attempt(p_job onceward.job_private, p_outcome text, p_error jsonb, p_retry_at timestamp with time zone)
   returns void language sql volatile set search_path=pg_catalog, pg_temp;
 create function onceward.register_worker(p_name text, p_lanes text[] DEFAULT ARRAY['default'::text], p_tasks text[] DEFAULT '{}'::text[], p_lease interval DEFAULT '00:00:30'::interval, p_host text DEFAULT 'unknown'::text, p_pid bigint DEFAULT NULL::bigint, p_version text DEFAULT NULL::text, p_concurrency integer DEFAULT 1)

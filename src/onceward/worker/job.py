@@ -6,10 +6,10 @@ import asyncio
 from collections.abc import Awaitable, Generator, Sequence
 from concurrent.futures import Future
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, cast
 from uuid import UUID
 
-from onceward import calls
+from onceward import calls, jsonsafe
 from onceward.model import Json
 from onceward.registry import JobContext
 
@@ -40,13 +40,13 @@ class Job(JobContext):
     """One attempt of one job.  Ask for it with a parameter annotated `Job`."""
 
     __slots__ = (
-        "_cancel", "_operations", "attempt", "claimed_at", "deadline", "epoch", "headers", "id", "key",
-        "lane", "max_attempts", "payload", "slot", "task", "tenant", "timeout", "unsettled",
+        "_cancel", "_operations", "attempt", "claimed_at", "deadline", "epoch", "headers", "key", "lane",
+        "max_attempts", "payload_text", "ref", "slot", "task", "tenant", "timeout", "unsettled",
     )  # fmt: skip
 
     def __init__(self, row: Sequence[Any], operations: Operations, claimed_at: float) -> None:
         (
-            _, self.id, self.epoch, self.task, self.payload, self.lane, _, _, self.attempt, self.max_attempts,
+            _, self.ref, self.epoch, self.task, self.payload_text, self.lane, _, _, self.attempt, self.max_attempts,
             self.tenant, self.timeout, self.headers, self.key,
         ) = row  # fmt: skip
         self.claimed_at = claimed_at
@@ -59,10 +59,11 @@ class Job(JobContext):
         # The database has refused the end that the handler wanted.
         self.unsettled = False
 
-    id: UUID
+    # The id and the payload stay text until somebody asks: most handlers need neither.
+    ref: str
+    payload_text: str
     epoch: int
     task: str
-    payload: Json
     lane: str
     attempt: int
     max_attempts: int
@@ -72,7 +73,16 @@ class Job(JobContext):
     key: str | None
 
     def __repr__(self) -> str:
-        return f"<Job {self.id} {self.task} attempt {self.attempt}/{self.max_attempts}>"
+        return f"<Job {self.ref} {self.task} attempt {self.attempt}/{self.max_attempts}>"
+
+    @property
+    def id(self) -> UUID:
+        return UUID(self.ref)
+
+    @property
+    def payload(self) -> Json:
+        """The payload as it is stored."""
+        return cast("Json", jsonsafe.loads(self.payload_text))
 
     @property
     def created_at(self) -> datetime:

@@ -61,7 +61,7 @@ class Maintenance:
         pause = EVERY * random.uniform(0.5, 1.0)  # noqa: S311 - spread, not secrecy
         if found.next_in is not None:
             pause = min(pause, max(SHORTEST, found.next_in.total_seconds()))
-        if found.promoted >= 1000 or found.expired >= 1000:
+        if found.more:
             pause = 0.0
         # When looking is slow (an old snapshot keeps dead entries alive), look less often.
         self.next_at = time.monotonic() + max(pause, took * 10)

@@ -35,7 +35,7 @@ class Processes:
         self._free: deque[_Child] = deque()
         self._slots = asyncio.Semaphore(limit)
 
-    async def run(self, module: str, name: str, payload: Any) -> Any:
+    async def run(self, module: str, name: str, payload: str) -> Any:
         """Run task `name`, found by importing `module`.  Cancelling kills the process."""
         async with self._slots:
             child = self._free.popleft() if self._free else _Child(self._context)

@@ -105,7 +105,7 @@ class Runner:
 
     async def _run_async(self, job: Job) -> object:
         task = self._tasks[job.task]
-        arguments = task.arguments(job.payload)
+        arguments = task.arguments(job.payload_text)
         if task.context_parameter is not None:
             arguments[task.context_parameter] = job
         if job.timeout is not None:
@@ -120,7 +120,7 @@ class Runner:
             return await task.handler(**arguments)
         if self._processes is None:
             self._processes = Processes(min(self._concurrency, os.cpu_count() or 1))
-        return await self._processes.run(task.handler.__module__, task.name, job.payload)
+        return await self._processes.run(task.handler.__module__, task.name, job.payload_text)
 
     # ------------------------------------------------------------ sync handlers
 
@@ -128,7 +128,7 @@ class Runner:
         if not self._worker.healthy:
             return NOT_BEGUN
         task = self._tasks[job.task]
-        arguments = task.arguments(job.payload)
+        arguments = task.arguments(job.payload_text)
         if task.context_parameter is not None:
             arguments[task.context_parameter] = job
         if job.timeout is not None:
@@ -217,7 +217,7 @@ class Runner:
         trace = error.trace if isinstance(error, RemoteError) else "".join(traceback.format_exception(error))
         log.warning(
             "job_failed",
-            job_id=str(job.id),
+            job_id=job.ref,
             task=job.task,
             attempt=job.attempt,
             worker=str(self._worker.id),
@@ -241,7 +241,7 @@ class Runner:
     def _unknown_task(self, job: Job) -> None:
         self.active -= 1
         hint = nearest_hint(job.task, self._tasks)
-        log.warning("task_unknown", job_id=str(job.id), task=job.task, worker=str(self._worker.id), hint=hint)
+        log.warning("task_unknown", job_id=job.ref, task=job.task, worker=str(self._worker.id), hint=hint)
         self._worker.settle(
             job,
             calls.snooze(

@@ -12,6 +12,7 @@ import os
 import socket
 import time
 from collections.abc import Callable, Coroutine, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
@@ -19,14 +20,9 @@ from uuid import UUID
 from onceward import calls, logs
 from onceward.calls import Call
 from onceward.dsn import resolve_dsn
-from onceward.errors import (
-    InvalidArgument,
-    LeaseLost,
-    ResultTooLarge,
-    is_busy,
-    is_connection_trouble,
-)
+from onceward.errors import InvalidArgument, ResultTooLarge, is_busy, is_connection_trouble
 from onceward.worker.claims import Claims
+from onceward.worker.hand import Done, Hand
 from onceward.worker.heart import Heart
 from onceward.worker.job import Job
 from onceward.worker.link import Link
@@ -52,6 +48,17 @@ ADOPT_AFTER = (0.0, 10.0, 30.0, 60.0)
 ADOPT_EVERY = 60.0
 
 Action = Callable[[Link], Coroutine[Any, Any, None]]
+
+
+@dataclass(slots=True)
+class _Exchange:
+    """What one exchange finishes and asks for."""
+
+    room: int
+    done: list[Done]
+    # Lower bounds of the claim scan; None: look from the beginning.
+    floors: dict[str, dict[int, int]] | None
+    began: float
 
 
 class Worker:
@@ -92,8 +99,7 @@ class Worker:
         self._tasks: set[asyncio.Task[None]] = set()
         self._exchanges = 0
         self._claiming = 0
-        self._held: dict[UUID, Job] = {}
-        self._done: list[tuple[UUID, int, str | None]] = []
+        self._hand = Hand(self, self._claims.in_lane)
         self._adopt_at: list[float] = []
         self._leave_by: float | None = None
         self._heart: Heart | None = None
@@ -116,8 +122,8 @@ class Worker:
         """Work until `stop()`; then hand back what is unfinished."""
         self.loop = asyncio.get_running_loop()
         self._wake = asyncio.Event()
-        self._operations = Operations(self._wake.set)
-        self._runner = Runner(self, self._concurrency)
+        self.operations = Operations(self._wake.set)
+        self.runner = Runner(self, self._concurrency)
         try:
             await self._register()
             await self._coordinate()
@@ -137,7 +143,7 @@ class Worker:
         if self._draining:
             self._interrupt("worker stops", AT_ONCE)
         elif self.id is not None:
-            self.hand_back(self._runner.take_back(), why="worker stops")
+            self.hand_back(self.runner.take_back(), why="worker stops")
             self.loop.call_later(self._grace.total_seconds(), self._interrupt, "grace is over", LAST_WORDS)
         self._draining = True
         self.wake()
@@ -145,7 +151,7 @@ class Worker:
     def _interrupt(self, why: str, seconds: float) -> None:
         """Tell handlers to stop, and wait this long for them."""
         if self._leave_by is None:
-            self._runner.interrupt_all(why)
+            self.runner.interrupt_all(why)
         leave_by = time.monotonic() + seconds
         self._leave_by = leave_by if self._leave_by is None else min(self._leave_by, leave_by)
 
@@ -183,7 +189,7 @@ class Worker:
     async def _leave(self) -> None:
         if self._heart is not None:
             self._heart.stop()
-        await self._runner.stop()
+        await self.runner.stop()
         await self._end_tasks()
         if self.id is not None and self._lost is None:
             await self._registration.retire(self.id, executed=self.executed)
@@ -206,7 +212,7 @@ class Worker:
     async def _coordinate(self) -> None:
         while True:
             self._wake.clear()
-            self._runner.collect()
+            self.runner.collect()
             now = time.monotonic()
             self._look_after(now)
             if self._lost is not None:
@@ -226,32 +232,32 @@ class Worker:
         if now >= self._adopt_at[0] and not self._draining:
             # Alone: a claim whose reply is still under way would be taken for an unknown one.
             return self._adopt if not self._tasks else None
-        if self._operations.is_ready:
+        if self.operations.is_ready:
             return self._run_operations
         if self._exchange_is_wanted(now):
-            return self._exchange
+            return self._prepare_exchange(now)
         if not self._draining and self._maintenance.is_due(now):
             return self._maintain
         if (
             self._until_idle
             and not self._draining
             and not self._tasks
-            and not self._runner.active
+            and not self.runner.active
             and not self._found_nothing
         ):
-            return self._exchange if self._looked else self._maintain
+            return self._prepare_exchange(now) if self._looked else self._maintain
         return None
 
     def _exchange_is_wanted(self, now: float) -> bool:
         room = self._room()
         if self._exchanges == 0:
-            return bool(self._done) or (
+            return bool(self._hand.done) or (
                 room > 0 and (self._claims.hungry or self._wanted or self._claims.poll_due(now))
             )
-        return len(self._done) >= MANY or (room >= MANY and self._claims.hungry)
+        return len(self._hand.done) >= MANY or (room >= MANY and self._claims.hungry)
 
     def _room(self) -> int:
-        return 0 if self._draining else self._claims.room(self._runner.active + self._claiming)
+        return 0 if self._draining else self._claims.room(self.runner.active + self._claiming)
 
     def _begin(self, action: Action) -> None:
         link = self._free.pop()
@@ -294,7 +300,7 @@ class Worker:
     def _is_over(self) -> bool:
         if self._leave_by is not None and time.monotonic() > self._leave_by:
             return True
-        if self._runner.active or self._done or not self._operations.is_empty or self._tasks:
+        if self.runner.active or self._hand.done or not self.operations.is_empty or self._tasks:
             return False
         if self._draining:
             return True
@@ -309,23 +315,31 @@ class Worker:
             # Also when the heart itself hangs, or this process was suspended.
             if self._heart.silence > self._patience:
                 self._lose("no heartbeat for half the lease")
-        self._runner.check_deadlines(now)
-        stale = self._runner.take_back(claimed_before=now - STALE_AFTER)
+        self.runner.check_deadlines(now)
+        stale = self.runner.take_back(claimed_before=now - STALE_AFTER)
         if stale:
             self.hand_back(stale, why="could not start soon")
 
     # ------------------------------------------------------------ what a link does
 
-    async def _exchange(self, link: Link) -> None:
-        assert self.id is not None
-        room = self._room()
-        done, self._done = self._done, []
-        now = time.monotonic()
-        floors = None if self._looked else self._claims.floors(now)
-        lanes = self._claims.lanes()
+    def _prepare_exchange(self, now: float) -> Action:
+        """Decided at once and not when its task begins: the next decision has to know of it."""
+        exchange = _Exchange(
+            room=self._room(),
+            done=self._hand.done,
+            floors=None if self._looked else self._claims.floors(now),
+            began=now,
+        )
+        self._hand.done = []
         self._exchanges += 1
-        self._claiming += room
+        self._claiming += exchange.room
         self._wanted = False
+        return lambda link: self._exchange(link, exchange)
+
+    async def _exchange(self, link: Link, exchange: _Exchange) -> None:
+        assert self.id is not None
+        room, done, floors = exchange.room, exchange.done, exchange.floors
+        lanes = self._claims.lanes()
         call = calls.exchange(
             self.id,
             done=done,
@@ -338,24 +352,21 @@ class Worker:
         try:
             rows = await link.run(call)
         except ResultTooLarge:
-            # One of the batch: finish them one by one, so that only that one fails.
-            for job_id, epoch, result in done:
-                self._complete_alone(job_id, epoch, result)
+            self._hand.finish_one_by_one(done)
             return
         except BaseException as error:
-            self._done = done + self._done
             self._expect_strangers()
-            if not is_connection_trouble(error) and not isinstance(error, asyncio.CancelledError):
-                self._finish_apart(error)
+            if is_connection_trouble(error) or isinstance(error, asyncio.CancelledError):
+                self._hand.done = done + self._hand.done
+            else:
+                log.error("exchange_refused", worker=str(self.id), error=str(error))
+                self._hand.finish_one_by_one(done)
             raise
         finally:
             self._exchanges -= 1
             self._claiming -= room
-        took = time.monotonic() - now
-        for job_id, epoch, _ in done:
-            job = self._held.get(job_id)
-            if job is not None and job.epoch == epoch:
-                self._drop(job)
+        took = time.monotonic() - exchange.began
+        self._hand.acknowledged(done)
         self._claims.finished(len(done))
         claimed = self._claims.learned(rows, asked=room, swept=floors is None, took=took)
         if self._noticed and room and not claimed:
@@ -373,39 +384,22 @@ class Worker:
         now = time.monotonic()
         for row in rows:
             if row[0] == "claimed":
-                held = self._held.get(row[1])
-                if held is not None:
-                    if held.epoch >= row[2]:
-                        continue
-                    # Its earlier attempt has ended in the database; the answer is still on its way.
-                    self._drop(held)
-                job = Job(row, self, now)
-                self._held[job.id] = job
-                self._count(job, 1)
-                self._runner.start(job)
+                job = self._hand.take(row, now)
+                if job is not None:
+                    self.runner.start(job)
             elif row[0] == "lost":
-                log.warning("lease_lost", job_id=str(row[1]), epoch=row[2], worker=str(self.id))
+                log.warning("lease_lost", job_id=row[1], epoch=row[2], worker=str(self.id))
             elif self._lost is None:
                 self._lose("the database says that the lease is over")
         if self._draining:
-            self.hand_back(self._runner.take_back(), why="worker stops")
-
-    def _drop(self, job: Job) -> None:
-        """Forget a job, unless a later attempt of it has come in meanwhile."""
-        if self._held.get(job.id) is job:
-            del self._held[job.id]
-            self._count(job, -1)
-
-    def _count(self, job: Job, by: int) -> None:
-        if job.lane in self._claims.in_lane:
-            self._claims.in_lane[job.lane] += by
+            self.hand_back(self.runner.take_back(), why="worker stops")
 
     async def _run_operations(self, link: Link) -> None:
-        await self._operations.run(link, self._changed)
+        await self.operations.run(link, self._changed)
 
     async def _adopt(self, link: Link) -> None:
         assert self.id is not None
-        rows = await link.run(calls.adopt(self.id, list(self._held)))
+        rows = await link.run(calls.adopt(self.id, self._hand.ids))
         self._adopt_at = self._adopt_at[1:] or [time.monotonic() + ADOPT_EVERY]
         if rows:
             log.info("jobs_adopted", worker=str(self.id), count=len(rows))
@@ -414,7 +408,7 @@ class Worker:
     async def _maintain(self, link: Link) -> None:
         before = self._changes
         await self._maintenance.once(link)
-        busy = self._runner.active or self._done or not self._operations.is_empty
+        busy = self.runner.active or self._hand.done or not self.operations.is_empty
         self._looked = self._maintenance.is_quiet and before == self._changes and not busy
 
     # ------------------------------------------------------------ what happens to jobs
@@ -422,86 +416,29 @@ class Worker:
     def finish(self, job: Job, result: str | None) -> None:
         """The handler is done: acknowledge with the next exchange."""
         self.executed += 1
-        if self._held.get(job.id) is job:
-            self._done.append((job.id, job.epoch, result))
-            self._wake.set()
+        self._hand.finish(job, result)
+        self._wake.set()
 
     def settle(self, job: Job, call: Call[Any]) -> None:
         """The attempt ended otherwise: failed, snoozed or cancelled."""
         self.executed += 1
-        if self._held.get(job.id) is not job:
-            return
-        answer = self._operations.submit(call, insist=True)
-        answer.add_done_callback(lambda answer: self._settled(job, answer))
+        self._hand.settle(job, call)
 
     def submit(self, call: Call[Any]) -> asyncio.Future[Any]:
         """For handlers: whatever the database answers is theirs to hear."""
-        return self._operations.submit(call)
+        return self.operations.submit(call)
+
+    def hand_back(self, jobs: list[Job], *, why: str) -> None:
+        """Jobs that were not begun."""
+        self._hand.hand_back(jobs, why=why)
 
     def _changed(self) -> None:
         self._changes += 1
         self._looked = self._found_nothing = False
 
-    def _settled(self, job: Job, answer: asyncio.Future[Any]) -> None:
-        error = None if answer.cancelled() else answer.exception()
-        if isinstance(error, LeaseLost):
-            log.warning("lease_lost", job_id=str(job.id), epoch=job.epoch, worker=str(self.id))
-        elif error is not None:
-            log.error(
-                "could_not_settle", job_id=str(job.id), task=job.task, error=str(error), worker=str(self.id)
-            )
-            # It must not stay "running" for ever.  What was refused is on record with the failure.  When that is
-            # refused as well, the job is kept in hand, so that nobody adopts and repeats it.
-            if not job.unsettled:
-                job.unsettled = True
-                self._runner.fail(job, error, category="result")
-                self.executed -= 1
-            return
-        self._drop(job)
-
-    def _complete_alone(self, job_id: UUID, epoch: int, result: str | None) -> None:
-        job = self._held.get(job_id)
-        if job is None or job.epoch != epoch:
-            return
-
-        def answered(answer: asyncio.Future[Any]) -> None:
-            error = None if answer.cancelled() else answer.exception()
-            if error is None or isinstance(error, LeaseLost):
-                self._settled(job, answer)
-            else:
-                self._runner.fail(job, error, category="result", permanent=True)
-                self.executed -= 1
-
-        self._operations.submit(calls.complete(job_id, epoch, result), insist=True).add_done_callback(
-            answered
-        )
-
-    def _finish_apart(self, error: BaseException) -> None:
-        """The batch was refused for a reason that will not pass: find the culprit one by one."""
-        log.error("exchange_refused", worker=str(self.id), error=str(error))
-        done, self._done = self._done, []
-        for job_id, epoch, result in done:
-            self._complete_alone(job_id, epoch, result)
-
-    def hand_back(self, jobs: list[Job], *, why: str) -> None:
-        """Jobs that were not begun.  They are ours until the database has taken them, so that nobody adopts them."""
-        assert self.id is not None
-        if not jobs:
-            return
-        log.info("jobs_handed_back", worker=str(self.id), count=len(jobs), why=why)
-
-        def answered(answer: asyncio.Future[Any]) -> None:
-            if not answer.cancelled() and (error := answer.exception()) is not None:
-                log.warning("could_not_hand_back", worker=str(self.id), error=str(error))
-            for job in jobs:
-                self._drop(job)
-
-        call = calls.release(self.id, [(job.id, job.epoch) for job in jobs])
-        self._operations.submit(call, insist=True).add_done_callback(answered)
-
     def _cancel_jobs(self, job_ids: Sequence[UUID]) -> None:
         for job_id in job_ids:
-            job = self._held.get(job_id)
+            job = self._hand.find(job_id)
             if job is not None and not job.cancelled:
                 log.info(
                     "job_cancel_requested",
@@ -510,7 +447,7 @@ class Worker:
                     attempt=job.attempt,
                     worker=str(self.id),
                 )
-                self._runner.cancel(job)
+                self.runner.cancel(job)
 
     def _expect_strangers(self) -> None:
         now = time.monotonic()
@@ -523,16 +460,14 @@ class Worker:
 
     async def _start_anew(self) -> None:
         """The lease is gone: whatever runs belongs to others.  Stop it, and come back under a new identity."""
-        log.error("worker_lease_lost", worker=str(self.id), why=self._lost, abandoned=len(self._held))
+        log.error("worker_lease_lost", worker=str(self.id), why=self._lost, abandoned=len(self._hand))
         if self._heart is not None:
             self._heart.stop()
         # First of all: others may take the jobs over soon.
-        self._runner.abandon()
+        self.runner.abandon()
         await self._end_tasks()
-        self._operations.abandon()
-        # What is done stays on the list: unless another attempt has begun, it is still accepted.
-        self._held.clear()
-        self._claims.in_lane = dict.fromkeys(self._lanes, 0)
+        self.operations.abandon()
+        self._hand.abandon()
         if self._draining:
             raise Stopped
         await self._register()

@@ -47,13 +47,15 @@ begin
          snoozes    = 0,
          run_at     = greatest(p_run_at, onceward.now()),
          ready_seq  = case when v_state = 'ready' then nextval('onceward.ready_seq') end,
-         admit_pending = case when v_state = 'blocked' then true end,
          expires_at = case when j.expires_at > greatest(p_run_at, onceward.now()) then j.expires_at end,
          dead_at    = null,
          cancel_at  = null,
          cancel_reason = null,
          progress   = null
    where j.id = p_job_id;
+  if v_state = 'blocked' then
+    perform onceward.ask_admission(v_job.tenant, v_job.concurrency_key);
+  end if;
   perform onceward.wake(array[v_job.lane]);
   return v_state;
 end;
@@ -203,9 +205,11 @@ begin
   update onceward.job_private as j
      set state     = case when j.concurrency_key is null then 'ready' else 'blocked' end,
          run_at    = onceward.now(),
-         ready_seq = case when j.concurrency_key is null then nextval('onceward.ready_seq') end,
-         admit_pending = case when j.concurrency_key is not null then true end
+         ready_seq = case when j.concurrency_key is null then nextval('onceward.ready_seq') end
    where j.id = p_job_id;
+  if v_job.concurrency_key is not null then
+    perform onceward.ask_admission(v_job.tenant, v_job.concurrency_key);
+  end if;
   perform onceward.wake(array[v_job.lane]);
   return (select j.state from onceward.job_private as j where j.id = p_job_id);
 end;

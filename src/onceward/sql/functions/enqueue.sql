@@ -79,16 +79,18 @@ begin
 
   insert into onceward.job_private as j
     (id, tenant, lane, task, state, priority, ready_seq, max_attempts, created_at, run_at, payload, expires_at,
-     timeout, retry, headers, key, key_is_live, concurrency_key, concurrency_limit, admit_pending)
+     timeout, retry, headers, key, key_is_live, concurrency_key, concurrency_limit)
   values
     (coalesce(v_holder, onceward.new_id()), v_tenant, p_lane, p_task, v_state, p_priority,
      case when v_state = 'ready' then nextval('onceward.ready_seq') end,
      p_max_attempts, onceward.now(), coalesce(p_run_at, onceward.now()), p_payload, p_expires_at, p_timeout,
      p_retry, p_headers, p_key, case when p_key is not null then p_key_window = 'live' end,
-     p_concurrency_key, case when p_concurrency_key is not null then p_concurrency_limit end,
-     case when v_state = 'blocked' then true end)
+     p_concurrency_key, case when p_concurrency_key is not null then p_concurrency_limit end)
   returning j.id, true, 'accepted' into job_id, created, answer;
 
+  if v_state = 'blocked' then
+    perform onceward.ask_admission(v_tenant, p_concurrency_key);
+  end if;
   -- What onceward.wake does.
   if v_sleeper and v_state <> 'scheduled' then
     perform pg_notify('onceward', p_lane);

@@ -60,16 +60,18 @@ begin
                   else 'ready' end;
   insert into onceward.job_private
     (id, tenant, lane, task, state, priority, ready_seq, max_attempts, created_at, run_at, payload, expires_at,
-     timeout, retry, headers, key, key_is_live, concurrency_key, concurrency_limit, admit_pending)
+     timeout, retry, headers, key, key_is_live, concurrency_key, concurrency_limit)
   select u.id, v_tenant, p_lane, p_task, v_state, p_priority,
          case when v_state = 'ready' then nextval('onceward.ready_seq') end,
          p_max_attempts, v_now, coalesce(p_run_at, v_now), u.payload, p_expires_at, p_timeout, p_retry, p_headers,
          u.key, case when u.key is not null then p_key_window = 'live' end,
-         p_concurrency_key, case when p_concurrency_key is not null then p_concurrency_limit end,
-     case when v_state = 'blocked' then true end
+         p_concurrency_key, case when p_concurrency_key is not null then p_concurrency_limit end
     from unnest(v_ids, v_held, p_payloads, p_keys) as u (id, held, payload, key)
    where u.id = u.held;
 
+  if v_state = 'blocked' then
+    perform onceward.ask_admission(v_tenant, p_concurrency_key);
+  end if;
   if v_state <> 'scheduled' then
     perform onceward.wake(array[p_lane]);
   end if;

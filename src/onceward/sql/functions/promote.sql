@@ -3,7 +3,7 @@
 -- Rows are changed at the place where they were locked (ctid): with the statistics of a queue that had run empty, a join by
 -- id reads the whole table.
 create or replace function onceward.promote(p_limit integer default 1000)
-  returns table (promoted integer, expired integer, next_run_at timestamptz, next_in interval)
+  returns table (promoted integer, expired integer, next_run_at timestamptz, next_in interval, more boolean)
   language plpgsql security definer
   set search_path = pg_catalog, pg_temp
 as $$
@@ -29,31 +29,16 @@ begin
   ), moved as (
     update onceward.job_private as j
        set state     = case when n.seq is null then 'blocked' else 'ready' end,
-           ready_seq = n.seq,
-           admit_pending = case when n.seq is null then true end
+           ready_seq = n.seq
       from numbered as n
      where j.ctid = n.place
-    returning j.state, j.lane
+    returning j.state, j.lane, j.tenant, j.concurrency_key
   )
-  select count(*) filter (where m.state = 'ready'), array_agg(distinct m.lane) filter (where m.state = 'ready')
-    into promoted, v_lanes
+  select count(*) filter (where m.state = 'ready'), array_agg(distinct m.lane) filter (where m.state = 'ready'),
+         jsonb_agg(distinct jsonb_build_array(m.tenant, m.concurrency_key)) filter (where m.state = 'blocked'),
+         count(*) >= p_limit
+    into promoted, v_lanes, v_more, more
     from moved as m;
-
-  -- Blocked jobs that nobody has looked at yet.  Once looked at, whoever holds the key lets the next one in.
-  with pending as materialized (
-    select j.ctid as place from onceward.job_private as j
-     where j.state = 'blocked' and j.admit_pending
-     order by j.id
-     limit p_limit
-       for update skip locked
-  ), seen as (
-    update onceward.job_private as j
-       set admit_pending = null
-      from pending as p
-     where j.ctid = p.place
-    returning j.tenant, j.concurrency_key
-  )
-  select jsonb_agg(distinct jsonb_build_array(s.tenant, s.concurrency_key)) into v_more from seen as s;
   v_keys := v_keys || coalesce(v_more, '[]');
 
   with asked as materialized (
@@ -67,7 +52,10 @@ begin
      where a.id = asked.id
     returning a.tenant, a.concurrency_key
   )
-  select jsonb_agg(distinct jsonb_build_array(a.tenant, a.concurrency_key)) into v_more from answered as a;
+  select jsonb_agg(distinct jsonb_build_array(a.tenant, a.concurrency_key)),
+         more or expired >= p_limit or count(*) >= p_limit
+    into v_more, more
+    from answered as a;
   v_keys := v_keys || coalesce(v_more, '[]');
 
   -- All keys in one call, after every lock on a job: that is the order in which everybody takes them.
@@ -84,7 +72,7 @@ begin
 end;
 $$;
 comment on function onceward.promote(integer) is
-  'Makes due scheduled jobs and admissible blocked jobs ready, and cancels expired ones.  Returns how many, and when the next scheduled job is due.';
+  'Makes due scheduled jobs and admissible blocked jobs ready, and cancels expired ones.  Returns how many, when the next scheduled job is due, and whether there is more to do at once.';
 
 -- Let waiting jobs of these keys in, as far as each key has room.  p_keys: [[tenant, key], ...].
 -- The row in concurrency_private is the lock; a job holds its place from ready until it stops running.
@@ -93,20 +81,26 @@ create or replace function onceward.admit(p_keys jsonb)
   returns integer
   language plpgsql
   set search_path = pg_catalog, pg_temp
+  -- Key by key through the index, whatever the statistics of an empty table say.
+  set enable_seqscan = off
+  set enable_hashjoin = off
+  set enable_mergejoin = off
+  -- A plain index scan also marks the entries of jobs that are gone, so that the next one skips them.
+  set enable_bitmapscan = off
+  set jit = off
 as $$
 declare
-  v_key    record;
-  v_count  integer := 0;
-  v_moved  integer;
-  v_room   integer;
-  v_lanes  text[] := '{}';
-  v_locked integer := 0;
+  v_count  integer;
+  v_locked integer;
+  v_lanes  text[];
+  v_short  jsonb;
 begin
   -- Counting needs a fresh snapshot after the lock; with an older one, leave it to the next promote.
   if current_setting('transaction_isolation') <> 'read committed' then
     perform onceward.ask_admission(k ->> 0, k ->> 1) from jsonb_array_elements(p_keys) as k;
     return 0;
   end if;
+  p_keys := (select jsonb_agg(distinct k) from jsonb_array_elements(p_keys) as k);
   insert into onceward.concurrency_private (tenant, concurrency_key)
   select k ->> 0, k ->> 1
     from jsonb_array_elements(p_keys) as k
@@ -114,57 +108,57 @@ begin
    order by 1, 2
       on conflict do nothing;
 
-  for v_key in
-    select c.tenant, c.concurrency_key
-      from onceward.concurrency_private as c
-     where (c.tenant, c.concurrency_key) in (select k ->> 0, k ->> 1 from jsonb_array_elements(p_keys) as k)
-     order by c.tenant, c.concurrency_key
-       for update
-  loop
-    v_locked := v_locked + 1;
-    with held as materialized (
-      select count(*)::integer as n from onceward.job_private as h
-       where h.state in ('ready', 'running') and h.tenant = v_key.tenant and h.concurrency_key = v_key.concurrency_key
-    ), room as materialized (
-      select greatest(b.concurrency_limit - held.n, 0) as n
-        from held cross join lateral (
-          select j.concurrency_limit from onceward.job_private as j
-           where j.state = 'blocked' and j.tenant = v_key.tenant and j.concurrency_key = v_key.concurrency_key
-           order by j.priority desc, j.id limit 1) as b
-    ), next_ones as materialized (
-      select j.ctid as place, j.id, j.priority
-        from onceward.job_private as j
-       where j.state = 'blocked' and j.tenant = v_key.tenant and j.concurrency_key = v_key.concurrency_key
-       order by j.priority desc, j.id
-       limit (select r.n from room as r)
-         for update skip locked
-    ), numbered as materialized (
-      select n.place, nextval('onceward.ready_seq') as seq from (select * from next_ones order by priority desc, id) as n
-    ), moved as (
-      update onceward.job_private as j
-         set state = 'ready', ready_seq = n.seq, admit_pending = null
-        from numbered as n
-       where j.ctid = n.place
-      returning j.lane
-    )
-    select count(*), coalesce(array_agg(m.lane), '{}') || v_lanes, (select r.n from room as r)
-      into v_moved, v_lanes, v_room
-      from moved as m;
-    v_count := v_count + v_moved;
-    -- Room is left and somebody still waits: another transaction has the job locked, and may roll back.
-    if v_moved < v_room and exists (select from onceward.job_private as b
-                                     where b.state = 'blocked' and b.tenant = v_key.tenant
-                                       and b.concurrency_key = v_key.concurrency_key) then
-      perform onceward.ask_admission(v_key.tenant, v_key.concurrency_key);
-    end if;
-  end loop;
-  if v_locked < (select count(distinct k) from jsonb_array_elements(p_keys) as k) then
+  select count(*) into v_locked
+    from (select from jsonb_array_elements(p_keys) as k
+            join onceward.concurrency_private as c on c.tenant = k ->> 0 and c.concurrency_key = k ->> 1
+           order by c.tenant, c.concurrency_key
+             for update of c) as locked;
+  if v_locked < jsonb_array_length(p_keys) then
     -- A row was tidied away between the two statements.
     if v_locked = 0 then
       return onceward.admit(p_keys);
     end if;
     -- To make it again now, while holding others, would break the order of locks.
     perform onceward.ask_admission(k ->> 0, k ->> 1) from jsonb_array_elements(p_keys) as k;
+    return 0;
+  end if;
+
+  with room as materialized (
+    select k.key ->> 0 as tenant, k.key ->> 1 as concurrency_key, waiting.concurrency_limit - held.n as n
+      from jsonb_array_elements(p_keys) as k (key)
+     cross join lateral (
+       select j.concurrency_limit from onceward.job_private as j
+        where j.state = 'blocked' and j.tenant = k.key ->> 0 and j.concurrency_key = k.key ->> 1
+        order by j.priority desc, j.id limit 1) as waiting
+     cross join lateral (
+       select count(*)::integer as n from onceward.job_private as h
+        where h.state in ('ready', 'running') and h.tenant = k.key ->> 0 and h.concurrency_key = k.key ->> 1) as held
+     where waiting.concurrency_limit > held.n
+  ), next_ones as materialized (
+    select r.tenant, r.concurrency_key, r.n,
+           array(select j.ctid from onceward.job_private as j
+                  where j.state = 'blocked' and j.tenant = r.tenant and j.concurrency_key = r.concurrency_key
+                  order by j.priority desc, j.id
+                  limit r.n
+                    for update skip locked) as places
+      from room as r
+  ), moved as (
+    update onceward.job_private as j
+       set state = 'ready', ready_seq = nextval('onceward.ready_seq')
+      from (select unnest(n.places) as place from next_ones as n) as n
+     where j.ctid = n.place
+    returning j.lane
+  )
+  select (select count(*) from moved), (select array_agg(distinct m.lane) from moved as m),
+         jsonb_agg(jsonb_build_array(n.tenant, n.concurrency_key)) filter (where n.n > cardinality(n.places))
+    into v_count, v_lanes, v_short
+    from next_ones as n;
+  -- Room is left and somebody still waits: another transaction has the job locked, and may roll back.
+  if v_short is not null then
+    perform onceward.ask_admission(k ->> 0, k ->> 1)
+       from jsonb_array_elements(v_short) as k
+      where exists (select from onceward.job_private as b
+                     where b.state = 'blocked' and b.tenant = k ->> 0 and b.concurrency_key = k ->> 1);
   end if;
   if v_count > 0 then
     perform onceward.wake(v_lanes);
