@@ -13,8 +13,9 @@ import secrets
 import sys
 from pathlib import Path
 
-from tests.crash.arena import Server
 from tests.crash.faults import FAULTS, run
+from tests.crash.server import Server
+from tests.crash.verdict import Verdict
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -23,7 +24,7 @@ def main(arguments: list[str] | None = None) -> int:
     logging.getLogger("psycopg.pool").setLevel(logging.ERROR)
     seed = secrets.randbelow(2**32) if given.seed is None else given.seed
     print(f"seed {seed}", flush=True)
-    verdicts = []
+    verdicts: list[Verdict] = []
     server = Server()
     try:
         for _ in range(given.rounds):
@@ -39,11 +40,14 @@ def main(arguments: list[str] | None = None) -> int:
                 print(verdicts[-1].to_json(), flush=True)
     finally:
         server.close()
-    clean = all(verdict.clean for verdict in verdicts)
+    skipped = {verdict.fault: verdict.skipped for verdict in verdicts if verdict.skipped}
+    verdicts = [verdict for verdict in verdicts if not verdict.skipped]
+    clean = bool(verdicts) and all(verdict.clean for verdict in verdicts)
     summary = {
         "seed": seed,
         "clean": clean,
         "unclean": [verdict.fault for verdict in verdicts if not verdict.clean],
+        "skipped": skipped,
         "injected": {verdict.fault: verdict.injected for verdict in verdicts},
         "ledger": {
             kind: sum(verdict.ledger.get(kind, 0) for verdict in verdicts)
@@ -58,7 +62,11 @@ def main(arguments: list[str] | None = None) -> int:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m tests.crash.chaos", description=__doc__.splitlines()[0])
     parser.add_argument(
-        "--only", nargs="+", choices=list(FAULTS), metavar="FAULT", help=f"of: {', '.join(FAULTS)}"
+        "--only",
+        nargs="+",
+        choices=list(FAULTS),
+        metavar="FAULT",
+        help=f"of: {', '.join(FAULTS)}",
     )
     parser.add_argument(
         "--seed", type=int, help="makes a run repeatable; without it, one is drawn and printed"
@@ -69,12 +77,12 @@ def _parser() -> argparse.ArgumentParser:
         "--keep", type=Path, metavar="FOLDER", help="where to keep the ledgers of runs that are not clean"
     )
     counts = parser.add_argument_group("counts, where they differ from those of make test")
-    options = {option: [] for fault in FAULTS.values() for option in fault.small}
+    options: dict[str, list[str]] = {option: [] for fault in FAULTS.values() for option in fault.small}
     for name, fault in FAULTS.items():
         for option, small in fault.small.items():
             options[option].append(f"{name}: {small:,}, full {fault.full[option]:,}")
     for option, known in options.items():
-        counts.add_argument(f"--{option}", type=int, metavar="N", help="; ".join(known))
+        counts.add_argument(f"--{option.replace('_', '-')}", type=int, metavar="N", help="; ".join(known))
     return parser
 
 

@@ -7,6 +7,7 @@ dup_ext   an outside effect twice: one attempt begun twice, two jobs for one tok
           its worker was well.  Successes of attempts that were rescued are repeated by design: `uncertain`
 early     begun before its time, or before the wait of its retry was over
 overlap   two attempts of one job at work at once, by their marks or by the database
+over      more jobs of a concurrency key at work at once than its limit
 stuck     not ended when everything was quiet
 lies      two callers told success for one thing; or an answer that the database contradicts
 gaps      claims without a record: epochs missing among the attempts
@@ -38,6 +39,7 @@ class Findings:
     dup_ext: int = 0
     early: int = 0
     overlap: int = 0
+    over: int = 0
     stuck: int = 0
     lies: int = 0
     gaps: int = 0
@@ -129,6 +131,7 @@ def check(history: History) -> Findings:
         _check_overlap(job, begins, lookup, found)
     for job, attempts in lookup.attempts.items():
         _check_attempts(job, attempts, found)
+    _check_places(history, lookup, found)
     return found
 
 
@@ -271,6 +274,25 @@ def _check_attempts(job: str, attempts: dict[int, AttemptRow], found: Findings) 
         elif attempts[later].started < ended:
             # The time of a statement is that of its beginning: one that waited for a lock claims "before" what it waited for.
             found.inversions += 1
+
+
+def _check_places(history: History, lookup: _Lookup, found: Findings) -> None:
+    """By the marks: at no moment more attempts of a key between their begin and their end than it has places."""
+    events: dict[str, list[tuple[int, int, int]]] = defaultdict(list)
+    # The commit of a transactional effect ends the job and frees its place, before its handler knows.
+    tried = {(mark.job, mark.epoch, mark.life): mark.mono for mark in history.txs if mark.word == "try"}
+    for begin in history.begins:
+        row = history.jobs.get(begin.job)
+        if row is not None and row.place is not None and row.limit and not lookup.begun_by_zombie(begin):
+            # At one moment, ends count before begins.
+            end = min(lookup.end_of(begin), tried.get((begin.job, begin.epoch, begin.life), FOREVER))
+            events[row.place] += [(begin.mono, 1, row.limit), (end, 0, row.limit)]
+    for place, moments in events.items():
+        busy = 0
+        for when, is_begin, limit in sorted(moments):
+            busy += 1 if is_begin else -1
+            if is_begin and busy > limit:
+                found.add("over", f"key {place}: {busy} at once, limit {limit}, at {when}")
 
 
 def _ms(nanoseconds: int) -> str:

@@ -15,11 +15,13 @@ import psycopg
 
 from onceward import Client, JobRef, Retry
 from onceward.errors import is_connection_trouble
-from tests.crash.arena import PATIENCE, Arena, Hang
+from tests.crash.arena import Arena
 from tests.crash.ledger import ClientLedger
+from tests.crash.waiting import PATIENCE, Hang
 
 # Killed workers use up attempts: here, no job may run out of them.
 ATTEMPTS = 1000
+PLACES = 2
 RETRY = Retry(base=timedelta(milliseconds=50), factor=1, jitter=False)
 
 
@@ -31,14 +33,17 @@ class Work:
     ms: int = 0
     mode: str = "plain"
     delay_ms: int = 0
+    # A concurrency key, with room for PLACES jobs at once.
+    place: str | None = None
 
 
 def mixed(rng: random.Random, *, ms: int = 40) -> Work:
-    """The mix of most faults: async and sync, transactional, failing, snoozing, delayed."""
+    """The mix of most faults: async and sync, transactional, failing, snoozing, delayed, with a concurrency key."""
     task = "work_sync" if rng.random() < 0.25 else "work"
     mode = rng.choices(["plain", "tx", "flaky", "snooze"], [60, 30, 5, 5])[0]
     delay = rng.randrange(50, 800) if rng.random() < 0.05 else 0
-    return Work(task, rng.randrange(ms + 1), mode, delay)
+    place = f"place-{rng.randrange(20)}" if rng.random() < 0.1 else None
+    return Work(task, rng.randrange(ms + 1), mode, delay, place)
 
 
 class Producer(threading.Thread):
@@ -228,6 +233,8 @@ def _options(work: Work) -> dict[str, Any]:
     options: dict[str, Any] = {"max_attempts": ATTEMPTS, "retry": RETRY}
     if work.delay_ms:
         options["run_at"] = datetime.now(UTC) + timedelta(milliseconds=work.delay_ms)
+    if work.place:
+        options |= {"concurrency_key": work.place, "concurrency_limit": PLACES}
     return options
 
 

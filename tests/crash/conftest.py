@@ -5,7 +5,7 @@ import random
 
 import pytest
 
-from tests.crash.arena import Server
+from tests.crash.server import Server
 
 
 @pytest.fixture(scope="session")

@@ -8,35 +8,70 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tests.crash.arena import Arena, Server
+from tests.crash.arena import Arena
+from tests.crash.faults_clocks import clocks
+from tests.crash.faults_disk import disk_full
+from tests.crash.faults_flows import flows
 from tests.crash.faults_network import cuts, half_open, resets
+from tests.crash.faults_points import points
+from tests.crash.faults_poison import poisoned
 from tests.crash.faults_processes import deploys, hogs, kills, zombies
 from tests.crash.faults_races import deadlocks, unique
 from tests.crash.faults_server import restarts, terminated
 from tests.crash.faults_storm import storm
-from tests.crash.verdict import Verdict
+from tests.crash.faults_ticks import ticks
+from tests.crash.server import Server
+from tests.crash.verdict import CannotInject, Verdict
 
 
 @dataclass(frozen=True, slots=True)
 class Fault:
+    """How to inject it, and how often: in the tests, and for the figures that we want to reach."""
+
     inject: Callable[..., Verdict]
     small: dict[str, int]
     full: dict[str, int]
 
 
 FAULTS = {
-    "kills": Fault(kills, {"kills": 200, "jobs": 20_000}, {"kills": 10_000, "jobs": 1_000_000}),
-    "zombies": Fault(zombies, {"zombies": 50}, {"zombies": 1_000}),
-    "deploys": Fault(deploys, {"deploys": 50, "jobs": 5_000}, {"deploys": 500, "jobs": 50_000}),
+    "kills": Fault(
+        kills, {"kills": 100, "jobs": 8_000, "workers": 4}, {"kills": 10_000, "jobs": 1_000_000, "workers": 6}
+    ),
+    "points": Fault(points, {"points": 12, "at_once": 12}, {"points": 10_000, "at_once": 12}),
+    "flows": Fault(
+        flows, {"flows": 200, "steps": 20, "workers": 3}, {"flows": 1_000, "steps": 50, "workers": 4}
+    ),
+    "zombies": Fault(zombies, {"zombies": 32, "at_once": 8}, {"zombies": 1_000, "at_once": 8}),
+    "deploys": Fault(
+        deploys, {"deploys": 50, "jobs": 5_000, "workers": 4}, {"deploys": 500, "jobs": 50_000, "workers": 4}
+    ),
     "hogs": Fault(hogs, {"hogs": 6}, {"hogs": 100}),
-    "restarts": Fault(restarts, {"restarts": 10}, {"restarts": 1_000}),
-    "sessions": Fault(terminated, {"sessions": 150}, {"sessions": 18_000}),
-    "cuts": Fault(cuts, {"cuts": 200, "jobs": 3_000}, {"cuts": 10_000, "jobs": 150_000}),
-    "hangs": Fault(half_open, {"hangs": 1}, {"hangs": 20}),
-    "resets": Fault(resets, {"resets": 100, "jobs": 2_000}, {"resets": 10_000, "jobs": 200_000}),
+    "restarts": Fault(
+        restarts,
+        {"restarts": 6, "jobs_each": 300, "workers": 3},
+        {"restarts": 1_000, "jobs_each": 300, "workers": 3},
+    ),
+    "sessions": Fault(
+        terminated,
+        {"sessions": 150, "at_once": 3, "workers": 3},
+        {"sessions": 18_000, "at_once": 3, "workers": 3},
+    ),
+    "cuts": Fault(
+        cuts, {"cuts": 200, "jobs": 3_000, "workers": 2}, {"cuts": 10_000, "jobs": 150_000, "workers": 2}
+    ),
+    "hangs": Fault(half_open, {"hangs": 1, "jobs": 300}, {"hangs": 20, "jobs": 300}),
+    "resets": Fault(
+        resets,
+        {"resets": 100, "jobs": 2_000, "workers": 3},
+        {"resets": 10_000, "jobs": 200_000, "workers": 3},
+    ),
+    "disk": Fault(disk_full, {"fills": 3, "workers": 3}, {"fills": 100, "workers": 3}),
+    "clocks": Fault(clocks, {"jobs": 1_500, "kills": 3}, {"jobs": 200_000, "kills": 400}),
+    "poison": Fault(poisoned, {"cases": 6_000, "workers": 2}, {"cases": 1_000_000, "workers": 2}),
     "unique": Fault(unique, {"clients": 64, "keys": 150}, {"clients": 64, "keys": 10_000}),
-    "storm": Fault(storm, {"storms": 60}, {"storms": 10_000}),
-    "hunt": Fault(deadlocks, {"hunters": 32, "seconds": 60}, {"hunters": 32, "seconds": 1_800}),
+    "ticks": Fault(ticks, {"schedulers": 20, "ticks": 1_000}, {"schedulers": 20, "ticks": 10_000}),
+    "hunt": Fault(deadlocks, {"hunters": 32, "seconds": 30}, {"hunters": 32, "seconds": 1_800}),
+    "storm": Fault(storm, {"storms": 50, "workers": 5}, {"storms": 10_000, "workers": 8}),
 }
 
 
@@ -45,6 +80,8 @@ def run(server: Server, name: str, seed: int, counts: dict[str, int], *, keep: P
     with server.arena(seed) as arena:
         try:
             verdict = FAULTS[name].inject(arena, **counts)
+        except CannotInject as reason:
+            return Verdict(name, seed, counts, {}, skipped=str(reason))
         except Exception as error:
             verdict = _broken(arena, name, counts, error)
         if keep is not None and not verdict.clean:

@@ -6,7 +6,8 @@ from __future__ import annotations
 import time
 
 from tests.crash import clients
-from tests.crash.arena import Arena, Life
+from tests.crash.arena import Arena
+from tests.crash.fleet import Life
 from tests.crash.proxy import Proxy
 from tests.crash.verdict import Verdict
 
@@ -28,7 +29,7 @@ REPLACED_WITHIN = 15.0
 SLACK = 10.0
 
 
-def cuts(arena: Arena, *, cuts: int, jobs: int, workers: int = 2) -> Verdict:
+def cuts(arena: Arena, *, cuts: int, jobs: int, workers: int) -> Verdict:
     """The reply to a committed call is swallowed and the connection closed; some calls arrive after their client left."""
     with Proxy(arena.server.port, arena.seed) as proxy:
         dsn = proxy.dsn(arena.name)
@@ -41,7 +42,7 @@ def cuts(arena: Arena, *, cuts: int, jobs: int, workers: int = 2) -> Verdict:
             if late:
                 proxy.cut(kind, late, rate=0.3, late=True)
         producers = clients.produce(arena, jobs, dsn=dsn, backlog=300)
-        more = []
+        more: list[clients.Producer] = []
         problems = clients.finish(producers)
         # The rarer calls need more jobs until all cuts are made.
         while proxy.cuts_left and len(more) < 50:
@@ -65,7 +66,7 @@ def cuts(arena: Arena, *, cuts: int, jobs: int, workers: int = 2) -> Verdict:
         )
 
 
-def half_open(arena: Arena, *, hangs: int, jobs: int = 300) -> Verdict:
+def half_open(arena: Arena, *, hangs: int, jobs: int) -> Verdict:
     """Connections that stay open and pass nothing on are replaced, and the worker keeps its identity."""
     with Proxy(arena.server.port, arena.seed) as proxy:
         # Handlers have connections of their own, and would need deadlines of their own.
@@ -95,7 +96,7 @@ def half_open(arena: Arena, *, hangs: int, jobs: int = 300) -> Verdict:
         )
 
 
-def resets(arena: Arena, *, resets: int, jobs: int, workers: int = 3) -> Verdict:
+def resets(arena: Arena, *, resets: int, jobs: int, workers: int) -> Verdict:
     """Latency on every call and connections reset at random: slower, never wrong."""
     with Proxy(arena.server.port, arena.seed) as proxy:
         proxy.latency = 0.01

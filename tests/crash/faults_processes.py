@@ -5,15 +5,19 @@ from __future__ import annotations
 import time
 
 from tests.crash import clients
-from tests.crash.arena import Arena, Life, until
+from tests.crash.arena import Arena
 from tests.crash.clients import Work
+from tests.crash.fleet import Life
 from tests.crash.ledger import History
 from tests.crash.verdict import Verdict
+from tests.crash.waiting import until
 
 LEASE = 2.0
+# After the lease of a dead worker is over, its jobs are ready again within this many seconds.
+RESCUED_WITHIN = 2.0
 
 
-def kills(arena: Arena, *, kills: int, jobs: int, workers: int = 4) -> Verdict:
+def kills(arena: Arena, *, kills: int, jobs: int, workers: int) -> Verdict:
     """SIGKILL, spread evenly over the jobs; a new process takes each dead one's place."""
     fleet = [_worker(arena) for _ in range(workers)]
     producers = clients.produce(arena, jobs, backlog=max(2000, jobs // 20))
@@ -27,16 +31,19 @@ def kills(arena: Arena, *, kills: int, jobs: int, workers: int = 4) -> Verdict:
         fleet[index] = _worker(arena)
     problems = clients.finish(producers)
     arena.until_quiet()
-    return arena.verdict(
+    verdict = arena.verdict(
         "worker killed",
         {"kills": kills, "jobs": jobs},
         facts=clients.told(producers),
         also=lambda history: {"slowest_rescue_s": _slowest_rescue(history)},
         problems=problems,
     )
+    if verdict.facts["slowest_rescue_s"] > LEASE + RESCUED_WITHIN:
+        verdict.problems.append(f"a job was rescued after {verdict.facts['slowest_rescue_s']} s")
+    return verdict
 
 
-def zombies(arena: Arena, *, zombies: int, at_once: int = 8, healthy: int = 2) -> Verdict:
+def zombies(arena: Arena, *, zombies: int, at_once: int, healthy: int = 2) -> Verdict:
     """SIGSTOP past the lease while handlers run; others finish their jobs; SIGCONT: every late write is refused."""
     victims = [_worker(arena, concurrency=3) for _ in range(at_once)]
     for _ in range(healthy):
@@ -80,7 +87,7 @@ def zombies(arena: Arena, *, zombies: int, at_once: int = 8, healthy: int = 2) -
     return verdict
 
 
-def deploys(arena: Arena, *, deploys: int, jobs: int, workers: int = 4) -> Verdict:
+def deploys(arena: Arena, *, deploys: int, jobs: int, workers: int) -> Verdict:
     """SIGTERM under load, one worker after the other: nothing is lost and no attempt is used up."""
     grace = 0.3
     fleet = [_worker(arena, grace=grace, lease=10.0) for _ in range(workers)]
@@ -115,6 +122,7 @@ def deploys(arena: Arena, *, deploys: int, jobs: int, workers: int = 4) -> Verdi
         "rolling deploy",
         {"deploys": deploys, "jobs": jobs},
         facts={"outcomes": outcomes, "slowest_exit_s": round(slowest, 2), **clients.told(producers)},
+        also=lambda history: {"slowest_pick_up_s": _slowest_pick_up(history)},
         problems=problems,
     )
 
@@ -175,9 +183,20 @@ def _late_writes(history: History) -> dict[str, int]:
         stopped = any(
             what == "stop" and when < mark.mono for what, when in history.processes.get(mark.life, ())
         )
-        if stopped and mark.epoch < current.get(mark.job, 0):
+        if mark.word != "try" and stopped and mark.epoch < current.get(mark.job, 0):
             late["accepted" if mark.word == "ok" else mark.word] += 1
     return late
+
+
+def _slowest_pick_up(history: History) -> float:
+    """Seconds from the moment when a job was handed back until it was claimed again, at worst; it stands in line."""
+    started = {(row.job, row.epoch): row.started for row in history.attempts}
+    waits = [
+        started[row.job, row.epoch + 1] - row.ended
+        for row in history.attempts
+        if row.outcome == "released" and row.ended is not None and (row.job, row.epoch + 1) in started
+    ]
+    return round(max(waits, default=0) / 1e6, 2)
 
 
 def _slowest_rescue(history: History) -> float:

@@ -15,9 +15,10 @@ import psycopg
 from psycopg.types.json import Jsonb
 
 from onceward import Client
-from tests.crash.arena import PATIENCE, Arena
+from tests.crash.arena import Arena
 from tests.crash.ledger import ClientLedger
 from tests.crash.verdict import Verdict
+from tests.crash.waiting import PATIENCE
 
 ROLLED_BACK = 0.2
 
@@ -131,7 +132,7 @@ class Hunt:
         async with conn.transaction():
             rows = await self._call(
                 conn, "enqueue_many", task="work", payloads=[Jsonb({"token": key}) for key in keys], keys=keys,
-                concurrency_key=rng.choice([*PLACES, None]), concurrency_limit=LIMIT,
+                **_place(rng),
                 run_at=_in(rng.randrange(1, 300)) if rng.random() < 0.3 else None, max_attempts=3, retry=RETRY,
                 expires_at=_in(rng.randrange(400, 2000)) if rng.random() < 0.1 else None,
                 key_window=rng.choice(["live", "200 milliseconds"]),
@@ -147,7 +148,7 @@ class Hunt:
         key = rng.choice([*KEYS, None])
         rows = await self._call(
             conn, "enqueue", task="work", payload=Jsonb({"token": key or "none"}), key=key,
-            concurrency_key=rng.choice([*PLACES, None]), concurrency_limit=LIMIT, max_attempts=3, retry=RETRY,
+            **_place(rng), max_attempts=3, retry=RETRY,
         )  # fmt: skip
         self._remember(rows)
 
@@ -241,6 +242,11 @@ class Hunt:
         self.committed.update(row[0] for row in rows)
         self.jobs.extend(row[0] for row in rows)
         del self.jobs[:-400]
+
+
+def _place(rng: random.Random) -> dict[str, Any]:
+    place = rng.choice([*PLACES, None])
+    return {} if place is None else {"concurrency_key": place, "concurrency_limit": LIMIT}
 
 
 def _in(milliseconds: int) -> datetime:

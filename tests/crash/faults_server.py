@@ -18,7 +18,7 @@ select pg_terminate_backend(pid), application_name from pg_stat_activity
 """
 
 
-def restarts(arena: Arena, *, restarts: int, jobs_each: int = 300, workers: int = 3) -> Verdict:
+def restarts(arena: Arena, *, restarts: int, jobs_each: int, workers: int) -> Verdict:
     """`pg_ctl stop -m immediate` and start again, under load; the workers come back by themselves."""
     for _ in range(workers):
         arena.spawn(concurrency=20, lease=6.0, grace=5.0, poll=0.5)
@@ -43,7 +43,7 @@ def restarts(arena: Arena, *, restarts: int, jobs_each: int = 300, workers: int 
     )
 
 
-def terminated(arena: Arena, *, sessions: int, at_once: int = 3, workers: int = 3) -> Verdict:
+def terminated(arena: Arena, *, sessions: int, at_once: int, workers: int) -> Verdict:
     """`pg_terminate_backend` on sessions chosen at random, of workers, their handlers and clients alike."""
     for _ in range(workers):
         arena.spawn(concurrency=20, lease=6.0, grace=5.0, poll=0.5)

@@ -9,8 +9,9 @@ from collections.abc import Callable
 import psycopg
 
 from tests.crash import clients
-from tests.crash.arena import Arena, Life
+from tests.crash.arena import Arena
 from tests.crash.faults_server import TERMINATE
+from tests.crash.fleet import Life
 from tests.crash.proxy import Proxy
 from tests.crash.verdict import Verdict
 
@@ -139,7 +140,7 @@ class Storm:
         self._spawn()
 
 
-def storm(arena: Arena, *, storms: int, workers: int = 5) -> Verdict:
+def storm(arena: Arena, *, storms: int, workers: int) -> Verdict:
     with Proxy(arena.server.port, arena.seed) as proxy, Proxy(arena.server.port, arena.seed + 1) as other:
         weather = Storm(arena, proxy, other, workers)
         producers = [
@@ -155,8 +156,8 @@ def storm(arena: Arena, *, storms: int, workers: int = 5) -> Verdict:
         problems = clients.finish(producers)
         arena.until_quiet()
         cut = {
-            "replies": (proxy.cut_replies + other.cut_replies).total(),
-            "late": (proxy.late_calls + other.late_calls).total(),
+            "replies cut": (proxy.cut_replies + other.cut_replies).total(),
+            "calls late": (proxy.late_calls + other.late_calls).total(),
         }
         return arena.verdict(
             "everything at once", {**seen, **cut}, facts=clients.told(producers), problems=problems

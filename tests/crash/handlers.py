@@ -9,13 +9,14 @@ import time
 from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import psycopg
 
 from onceward import Onceward, Snooze
 from onceward.errors import LeaseLost, from_database
 from onceward.worker import Job
+from tests.crash import poison
 from tests.crash.ledger import Ledger
 
 app = Onceward()
@@ -29,19 +30,31 @@ class _Here:
 
     life = 0
     dsn = ""
+    # By how many nanoseconds its clock is wrong.
+    skew = 0
     ledger: Ledger | None = None
+    notes: Ledger | None = None
     local = threading.local()
     idle: ClassVar[list[psycopg.AsyncConnection]] = []
 
 
-def configure(*, folder: Path, life: int, dsn: str) -> None:
-    _Here.life, _Here.dsn = life, dsn
+def configure(*, folder: Path, life: int, dsn: str, skew: int) -> None:
+    _Here.life, _Here.dsn, _Here.skew = life, dsn, skew * 1_000_000_000
     _Here.ledger = Ledger(folder / f"effects-{life}.log")
+    _Here.notes = Ledger(folder / f"notes-{life}.txt")
 
 
 def mark(kind: str, job: Job, word: str) -> None:
     assert _Here.ledger is not None
-    _Here.ledger.write(kind, job.id, job.epoch, _Here.life, time.monotonic_ns(), time.time_ns(), word)
+    # The ledger has the right time, whatever this process believes.
+    wall = time.time_ns() - _Here.skew
+    _Here.ledger.write(kind, job.id, job.epoch, _Here.life, time.monotonic_ns(), wall, word)
+
+
+def note(*words: object) -> None:
+    """What a handler has done, in a file that the checker of its own fault reads."""
+    assert _Here.notes is not None
+    _Here.notes.write(*words)
 
 
 class _Attempt:
@@ -111,12 +124,19 @@ async def clinging(token: str, job: Job, ms: int = 0, mode: str = "plain") -> No
                 await asyncio.sleep(left)
 
 
+class Unchecked(Snooze):
+    """As from a worker that knows less of the rules than the database."""
+
+    def check(self) -> None:
+        """Let everything pass."""
+
+
 @app.task(name="overlong")
 async def overlong(token: str, job: Job, ms: int = 0, mode: str = "plain") -> Snooze:
     """Wants to be put off for longer than the engine allows."""
     with attempt(job, token) as here:
         here.how = "snoozed"
-        return Snooze(timedelta(days=20 * 365))
+        return Unchecked(timedelta(days=20 * 365))
 
 
 @app.task(name="hog")
@@ -131,6 +151,33 @@ def hog_sync(token: str, job: Job, ms: int = 0, mode: str = "plain") -> None:
     """Keeps the interpreter's lock busy from a thread."""
     with attempt(job, token):
         _burn(ms)
+
+
+@app.task(name="poisoned")
+async def poisoned(case: int, seed: int, value: Any = None) -> Any:
+    return _poison(case, seed, value)
+
+
+@app.task(name="poisoned_sync")
+def poisoned_sync(case: int, seed: int, value: Any = None) -> Any:
+    return _poison(case, seed, value)
+
+
+@app.task(name="poisoned_process", executor="process")
+def poisoned_process(case: int, seed: int, value: Any = None) -> Any:
+    return _poison(case, seed, value)
+
+
+def _poison(case: int, seed: int, value: Any) -> Any:
+    """Return or raise what the case says, or send back what it was given."""
+    rng = poison.draw(seed, case)
+    match poison.where(case):
+        case "result":
+            return poison.value(rng, objects=True)
+        case "error":
+            raise poison.error(rng)
+        case _:
+            return {"echo": value}
 
 
 def _burn(ms: int) -> None:
@@ -154,6 +201,7 @@ def _odd_end(job: Job, mode: str, here: _Attempt) -> Snooze | None:
 async def _effect(job: Job, token: str) -> None:
     """The effect and the end of the job are one transaction."""
     conn = _Here.idle.pop() if _Here.idle else None
+    mark("tx", job, "try")
     try:
         if conn is None or conn.closed:
             conn = await psycopg.AsyncConnection.connect(_Here.dsn, autocommit=True, connect_timeout=5)
@@ -175,6 +223,7 @@ async def _effect(job: Job, token: str) -> None:
 def _effect_sync(job: Job, token: str) -> None:
     """The same in one statement: a process that is stopped leaves no transaction open, whose locks others respect."""
     conn = getattr(_Here.local, "conn", None)
+    mark("tx", job, "try")
     try:
         if conn is None or conn.closed:
             conn = _Here.local.conn = psycopg.connect(_Here.dsn, autocommit=True, connect_timeout=5)

@@ -9,7 +9,7 @@ client     invoke OP DUE TOKEN...        before the call; DUE is the wall clock 
            unknown OP WHY                the answer was lost
 handler    begin JOB EPOCH LIFE MONO WALL TOKEN
            end JOB EPOCH LIFE MONO WALL HOW         HOW: ok, failed, snoozed, cancelled
-           tx JOB EPOCH LIFE MONO WALL HOW          HOW: ok, refused, unknown
+           tx JOB EPOCH LIFE MONO WALL HOW          HOW: try (before it), then ok, refused or unknown
 harness    kill|stop|cont|term|exit LIFE MONO       what was done to a process, and when it was gone
 
 LIFE numbers processes (their ids are used again).  MONO is CLOCK_MONOTONIC in ns, the same for all processes.
@@ -98,6 +98,9 @@ class JobRow:
     attempt: int
     token: str
     mode: str = "plain"
+    # Its concurrency key and the limit of that.
+    place: str | None = None
+    limit: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,7 +2,7 @@
 
 It knows which engine function a client calls, forwards the call, waits until the server says that the transaction is
 over, and then swallows the answer and closes the connection: the client cannot know that its commit went through.
-It can also close first and forward later, hang without closing, reset, and slow everything down.
+It can also close first and forward later, hang without closing, reset, slow everything down, and strike at the n-th call.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import socket
 import struct
 import threading
 from collections import Counter
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, field
 from typing import Any, Self
 
@@ -36,6 +36,17 @@ class Cut:
     late: bool = False
 
 
+@dataclass(slots=True)
+class Strike:
+    """Do something at the n-th call of a process: before it reaches the server, or once the server has answered it."""
+
+    at: int
+    after: bool
+    blow: Callable[[], None]
+    # What was called, when it was struck.
+    kind: str = ""
+
+
 @dataclass(eq=False, slots=True)
 class _Link:
     """One connection through the proxy."""
@@ -46,6 +57,7 @@ class _Link:
     statements: dict[bytes, str] = field(default_factory=dict)
     kind: str = ""
     swallow: Cut | None = None
+    struck: bool = False
 
     def close(self, *, reset: bool = False) -> None:
         for _, writer in (self.client, self.server):
@@ -69,6 +81,8 @@ class Proxy:
         self.late_calls: Counter[str] = Counter()
         self.calls: Counter[str] = Counter()
         self.latency = 0.0
+        # Set before the first connection.
+        self.strike: Strike | None = None
         self.port = 0
         self._loop = asyncio.new_event_loop()
         self._ready = threading.Event()
@@ -97,11 +111,11 @@ class Proxy:
 
     def hang(self) -> int:
         """Present connections pass on nothing any more, but stay open; new ones work.  Returns how many."""
-        return self._call(self._hang())
+        return int(self._call(self._hang()))
 
     def reset(self, share: float = 1.0) -> int:
         """Reset a share of the present connections.  Returns how many."""
-        return self._call(self._reset(share))
+        return int(self._call(self._reset(share)))
 
     def close(self) -> None:
         if self._thread.is_alive():
@@ -216,6 +230,7 @@ class Proxy:
         rule = self._rule_for(link.kind) if is_call else None
         if is_call:
             self.calls[link.kind] += 1
+            self._count(link)
         if rule is not None and rule.late:
             self._later(link, batch, rule)
             raise ConnectionAbortedError
@@ -224,6 +239,16 @@ class Proxy:
             raise ConnectionAbortedError
         link.server[1].write(batch)
         await link.server[1].drain()
+
+    def _count(self, link: _Link) -> None:
+        strike = self.strike
+        if strike is not None and self.calls.total() == strike.at:
+            strike.kind = link.kind
+            if strike.after:
+                link.struck = True
+            else:
+                strike.blow()
+                raise ConnectionAbortedError
 
     def _rule_for(self, kind: str) -> Cut | None:
         for rule in self._cuts:
@@ -267,6 +292,12 @@ class Proxy:
                     await self._never.wait()
                 if writer.is_closing():
                     return
+                if link.struck:
+                    if kind == b"Z":
+                        assert self.strike is not None
+                        self.strike.blow()
+                        return
+                    continue
                 if link.swallow is None:
                     writer.write(message)
                     if writer.transport.get_write_buffer_size() > 65536:

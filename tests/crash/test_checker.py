@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from tests.crash.checker import check
+from tests.crash.faults_clocks import _judged
 from tests.crash.ledger import AttemptRow, ClientLedger, History, JobRow, Ledger, Mark, Op
 
 SECOND = 1_000_000_000
@@ -176,6 +179,20 @@ def test_but_a_write_of_it_that_is_accepted_is_found(history):
     assert counts(history) == {"dup_tx": 1}
 
 
+def test_more_jobs_of_a_key_at_work_than_its_limit_are_over(history):
+    for job in ("j1", "j2"):
+        row = history.jobs[job]
+        history.jobs[job] = JobRow(row.state, row.epoch, row.attempt, row.token, row.mode, "k", 1)
+    assert counts(history) == {"over": 1}
+
+
+def test_jobs_of_a_key_one_after_the_other_are_not_over(history):
+    for job in ("j1", "j3"):
+        row = history.jobs[job]
+        history.jobs[job] = JobRow(row.state, row.epoch, row.attempt, row.token, row.mode, "k", 2)
+    assert check(history).clean
+
+
 @pytest.mark.parametrize("state", ["ready", "running", "scheduled", "blocked", "dead_letter", "cancelled"])
 def test_a_job_that_has_not_ended_as_it_should_is_stuck(history, state):
     history.jobs["j1"] = JobRow(state, 1, 1, "t1")
@@ -246,3 +263,20 @@ def test_a_line_cut_off_by_a_kill_is_not_read(tmp_path):
 
     assert len(found.begins) == 1
     assert found.ends == []
+
+
+def test_a_rescue_of_a_worker_that_lived_is_found(history):
+    skews = {1: 0, 2: 3600}
+    assert _judged(history, skews, killed={2})["false_rescues"] == 0
+    assert _judged(history, skews, killed={3})["false_rescues"] == 1
+
+
+def test_a_clock_that_was_right_though_it_should_be_wrong_is_found(history):
+    skews = {1: 0, 2: 3600}
+    assert _judged(history, skews, killed={2})["never_wrong"] == 0
+    hour = 3600 * SECOND
+    # Its marks are corrected by a skew that it did not have.
+    history.begins = [
+        replace(begin, wall=begin.wall - hour) if begin.life == 2 else begin for begin in history.begins
+    ]
+    assert _judged(history, skews, killed={2})["never_wrong"] == 1

@@ -15,4 +15,16 @@ def test_the_ledger_is_clean_after(name, crash_server, seed, capsys):
 
     with capsys.disabled():
         print(f"\n{verdict.to_json()}")
+    if verdict.skipped:
+        pytest.skip(verdict.skipped)
     assert verdict.clean, verdict.problems
+
+
+def test_a_fault_that_this_machine_does_not_allow_is_skipped_and_says_why(crash_server, seed, monkeypatch):
+    monkeypatch.setattr("tests.crash.faults_disk.shutil.which", lambda _: None)
+
+    verdict = run(crash_server, "disk", seed, FAULTS["disk"].small)
+
+    assert verdict.skipped == "filling a disk needs root and mount, to make a small one"
+    assert not verdict.clean
+    assert '"clean": null' in verdict.to_json()

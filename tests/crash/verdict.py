@@ -7,6 +7,10 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 
+class CannotInject(Exception):
+    """This machine does not let the fault happen; the text says what is missing."""
+
+
 @dataclass(slots=True)
 class Verdict:
     """What a fault did, and what the ledger says."""
@@ -18,10 +22,12 @@ class Verdict:
     facts: dict[str, Any] = field(default_factory=dict)
     problems: list[str] = field(default_factory=list)
     seconds: float = 0.0
+    # Why it was not injected.
+    skipped: str | None = None
 
     @property
     def clean(self) -> bool:
-        return not any(self.ledger.values()) and not self.problems
+        return self.skipped is None and not any(self.ledger.values()) and not self.problems
 
     def to_json(self) -> str:
-        return json.dumps({**asdict(self), "clean": self.clean})
+        return json.dumps({**asdict(self), "clean": None if self.skipped else self.clean})
