@@ -5,9 +5,12 @@ from pathlib import Path
 
 import psycopg
 import pytest
+from psycopg.conninfo import conninfo_to_dict
 
+from onceward.connecting import masked
 from onceward.dsn import resolve_dsn
 from onceward.embedded import EmbeddedServer
+from onceward.errors import InvalidArgument
 
 
 @pytest.fixture(autouse=True)
@@ -50,3 +53,28 @@ def test_without_any_the_embedded_server_is_started_with_a_database(monkeypatch)
                 assert connection.info.dbname == "onceward"
         finally:
             EmbeddedServer.start(Path(home) / "pg").stop("immediate")
+
+
+@pytest.mark.parametrize(
+    ("given", "shown"),
+    [
+        ("postgresql://a@h/d", "postgresql://a@h/d"),
+        ("postgresql://a:sesame@h:1,i:2/d?sslmode=require", "postgresql://a:***@h:1,i:2/d?sslmode=require"),
+        ("postgresql://a:se%3Asame@h/d", "postgresql://a:***@h/d"),
+        ("postgresql://h/d?user=a&password=sesame", "postgresql://h/d?user=a&password=***"),
+        ("host=h password=sesame dbname=d", "host=h dbname=d password=***"),
+        ("host=h password='se same' dbname=d", "host=h dbname=d password=***"),
+        ("postgresql://sesame:sesame@h/d", "postgresql://sesame:***@h/d"),
+        ("host=h password = sesame", "host=h password=***"),
+    ],
+)
+def test_a_dsn_is_shown_without_its_password(given, shown):
+    assert masked(given) == shown
+    assert conninfo_to_dict(masked(given)).get("password") in {None, "***"}
+
+
+def test_a_dsn_that_cannot_be_read_is_refused_without_repeating_it():
+    with pytest.raises(InvalidArgument, match="cannot read the connection string") as caught:
+        resolve_dsn("host=h password 'sesame'")
+
+    assert "sesame" not in str(caught.value)

@@ -296,3 +296,26 @@ def test_the_home_directory_can_be_chosen(monkeypatch, tmp_path):
     monkeypatch.setenv("ONCEWARD_HOME", str(tmp_path))
 
     assert default_data_dir() == tmp_path / "pg"
+
+
+@as_root
+@pytest.mark.parametrize("home", ["/proc/nobody", None])
+def test_a_user_whose_home_cannot_be_written_is_told_to_name_another(home):
+    # After the imports, as above.  The programs are not reached.
+    code = (
+        "import os\n"
+        "from pathlib import Path\n"
+        "from onceward.embedded import EmbeddedServer, default_data_dir\n"
+        "from onceward.errors import OncewardError\n"
+        f"os.setgroups([]); os.setgid({NOBODY}); os.setuid({NOBODY})\n"
+        "try:\n"
+        "    EmbeddedServer.start(default_data_dir(), bin_dir=Path('/usr/bin'))\n"
+        "except OncewardError as error:\n"
+        "    print(error)\n"
+    )
+    env = {name: value for name, value in os.environ.items() if name != "ONCEWARD_HOME"}
+    env["HOME"] = home or pwd.getpwnam("nobody").pw_dir
+    done = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True, check=False)
+
+    assert f'could not use "{env["HOME"]}/.local/share/onceward/pg"' in done.stdout, done.stderr
+    assert "Set ONCEWARD_HOME" in done.stdout

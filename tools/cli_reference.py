@@ -18,12 +18,19 @@ from onceward.model import (
     AttemptInfo,
     DeadLetterGroup,
     DeadLetterInfo,
+    DeliveryInfo,
+    EventInfo,
     JobInfo,
     JobRef,
     LaneInfo,
+    PartialCompletion,
     PayloadEdit,
+    StepInfo,
     WorkerInfo,
+    WorkflowInfo,
+    WorkflowJob,
 )
+from onceward.model_schedules import NextTick, RunInfo, ScheduleChange, ScheduleInfo, TickInfo
 
 TARGET = Path("docs/reference/cli.md")
 
@@ -67,6 +74,7 @@ Times are ISO 8601 in UTC, durations are numbers of seconds.
 WORDS = {
     "str": "string", "int": "integer", "bool": "boolean", "UUID": "UUID", "datetime": "time", "timedelta": "seconds",
     "Json": "JSON", "None": "null", "list[str]": "array of string",
+    "list[UUID]": "array of UUID",
 }  # fmt: skip
 
 
@@ -98,6 +106,7 @@ STATUS = {
 }
 OUTCOME = {"id": "UUID", "state": "string", "result": "JSON", "last_error": "JSON", "note": "string or null"}
 CHANGED = {"id": "UUID", "state": "string"}
+COUNTED = {"id": "UUID", "jobs": "integer"}
 SHAPES: dict[str, list[tuple[str, Shape]]] = {
     "onceward db status": [("", (STATUS, False))],
     "onceward db check": [("", (Finding, True))],
@@ -105,8 +114,9 @@ SHAPES: dict[str, list[tuple[str, Shape]]] = {
     "onceward workers": [("", (WorkerInfo, True))],
     "onceward job list": [("", (JobInfo, True)), (" with `--count`", ({"count": "integer"}, False))],
     "onceward job show": [
-        ("", ({**record(JobInfo), "attempts": "array", "payload_edits": "array"}, False)),
+        ("", ({**record(JobInfo), "attempts": "array", "steps": "array", "payload_edits": "array"}, False)),
         (", its `attempts`", (AttemptInfo, True)),
+        (", its `steps`", (StepInfo, True)),
         (", its `payload_edits`", (PayloadEdit, True)),
     ],
     "onceward job enqueue": [("", (JobRef, False))],
@@ -115,9 +125,42 @@ SHAPES: dict[str, list[tuple[str, Shape]]] = {
     "onceward job requeue": [("", (CHANGED, True))],
     "onceward job resolve": [("", (CHANGED, True))],
     "onceward job run-now": [("", (CHANGED, True))],
+    "onceward step list": [("", (StepInfo, True))],
+    "onceward step partial": [("", (PartialCompletion, True))],
+    "onceward workflow list": [
+        ("", (WorkflowInfo, True)),
+        (" with `--count`", ({"count": "integer"}, False)),
+    ],
+    "onceward workflow show": [
+        ("", ({**record(WorkflowInfo), "members": "array"}, False)),
+        (", its `members`", (WorkflowJob, True)),
+    ],
+    "onceward workflow cancel": [("", (COUNTED, False))],
+    "onceward workflow requeue": [("", (COUNTED, False))],
+    "onceward workflow enqueue": [("", ({"id": "UUID", "jobs": "object of UUID by name"}, False))],
+    "onceward event emit": [("", ({"name": "string", "emitted": "boolean"}, False))],
+    "onceward event list": [("", (EventInfo, True))],
     "onceward lane list": [("", (LaneInfo, True))],
+    "onceward schedule list": [("", (ScheduleInfo, True))],
+    "onceward schedule show": [
+        ("", ({**record(ScheduleInfo), "next_ticks": "array", "ticks": "array"}, False)),
+        (", its `next_ticks`", (NextTick, True)),
+        (", its `ticks`", (TickInfo, True)),
+    ],
+    "onceward schedule add": [("", (ScheduleChange, False))],
+    "onceward schedule preview": [("", (NextTick, True))],
+    "onceward schedule run": [("", ({"id": "UUID"}, False))],
+    "onceward run list": [("", (RunInfo, True))],
+    "onceward run show": [("", (RunInfo, False))],
     "onceward dead-letter list": [("", (DeadLetterInfo, True)), (" with `--group`", (DeadLetterGroup, True))],
     "onceward dead-letter show": [("as `onceward job show`", ({}, False))],
+    "onceward delivery list": [("", (DeliveryInfo, True))],
+    "onceward delivery show": [
+        ("", (DeliveryInfo, False)),
+        (" with `--content`", ({**record(DeliveryInfo), "content": "JSON"}, False)),
+    ],
+    "onceward delivery decide": [("", (CHANGED, True))],
+    "onceward delivery cancel": [("", (CHANGED, True))],
 }
 
 

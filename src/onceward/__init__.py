@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from onceward.model import JobRef, Retry
     from onceward.outcomes import Cancel, Snooze
     from onceward.worker.job import Job
+    from onceward.workflow import Workflow
 
 __version__ = "0.1.0"
 
@@ -26,6 +27,7 @@ __all__ = [
     "PermanentFailure",
     "Retry",
     "Snooze",
+    "Workflow",
 ]
 
 _HOME = {
@@ -40,6 +42,7 @@ _HOME = {
     "PermanentFailure": "onceward.errors",
     "Retry": "onceward.model",
     "Snooze": "onceward.outcomes",
+    "Workflow": "onceward.workflow",
 }
 
 

@@ -9,9 +9,11 @@ from typing import TYPE_CHECKING, Any, ParamSpec, TypedDict, TypeVar, Unpack, ov
 from onceward.errors import InvalidArgument
 from onceward.model import Options, Retry
 from onceward.registry import Executor, Registry, Task, build_task, with_options
+from onceward.schedules import DEFAULT_NAME, Schedule, ScheduleOptions, Spec, declare
 
 if TYPE_CHECKING:
     from onceward.client import AsyncClient, Client
+    from onceward.deliveries import Deliveries
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -32,12 +34,21 @@ class TaskOptions(TypedDict, total=False):
 
 
 class Onceward:
-    """Holds the tasks of an application.  `dsn` may stay empty: then ONCEWARD_DSN, PG*, or the embedded server."""
+    """Holds the tasks of an application.  `dsn` may stay empty: then ONCEWARD_DSN, PG*, or the embedded server.
 
-    def __init__(self, dsn: str | None = None, *, version: str | None = None) -> None:
+    `name` tells applications on one database apart, so that each knows which schedules are its own.
+    """
+
+    def __init__(
+        self, dsn: str | None = None, *, version: str | None = None, name: str = DEFAULT_NAME
+    ) -> None:
         self.dsn = dsn
         self.version = version
+        self.name = name
         self.tasks = Registry()
+        # Set by Deliveries(app, …).
+        self.deliveries: Deliveries | None = None
+        self.schedules: dict[tuple[str | None, str], Schedule] = {}
 
     @overload
     def task(self, handler: Callable[P, R], /) -> Task[P, R]: ...
@@ -53,6 +64,10 @@ class Onceward:
             )
         name, executor = options.pop("name", None), options.pop("executor", "auto")
         defaults = with_options(Options(), **options)
+        if not 1 <= defaults.concurrency_limit <= 10_000:
+            raise InvalidArgument(
+                f"concurrency_limit must be between 1 and 10000, got {defaults.concurrency_limit}"
+            )
 
         def register(function: Callable[..., Any]) -> Task[..., Any]:
             task = build_task(function, name=name, options=defaults, executor=executor)
@@ -66,10 +81,44 @@ class Onceward:
 
         return register(*handlers) if handlers else register
 
+    def schedule(
+        self, spec: Spec, **options: Unpack[ScheduleOptions]
+    ) -> Callable[[Task[P, R] | Callable[P, R]], Task[P, R]]:
+        """Run a task again and again: @app.schedule("0 7 * * mon-fri", zone="America/Los_Angeles").
+
+        Stands above @app.task, or makes a task of a plain function.  A task may have several, with different names.
+        """
+
+        def register(function: Task[P, R] | Callable[P, R]) -> Task[P, R]:
+            task = function if isinstance(function, Task) else self.task(function)
+            self._declare_schedule(task, spec, options)
+            return task
+
+        return register
+
+    def add_schedule(
+        self, name: str, task: Task[Any, Any] | str, spec: Spec, /, **options: Unpack[ScheduleOptions]
+    ) -> None:
+        """Like @app.schedule, for a task that is declared elsewhere."""
+        found = task if isinstance(task, Task) else self.tasks.find(task)
+        options["name"] = name
+        self._declare_schedule(found, spec, options)
+
+    def _declare_schedule(self, task: Task[Any, Any], spec: Spec, options: ScheduleOptions) -> None:
+        schedule = declare(task, spec, options)
+        place = (options.get("tenant"), schedule.name)
+        if place in self.schedules:
+            raise InvalidArgument(
+                f'schedule "{schedule.name}" is declared twice',
+                hint='Give one of them another name: @app.schedule(..., name="...").',
+            )
+        self.schedules[place] = schedule
+
     @property
     def lanes(self) -> list[str]:
-        """The lanes that the tasks name, and `default`."""
-        return sorted({"default", *(task.options.lane for task in self.tasks.values())})
+        """The lanes that the tasks and schedules name, and `default`."""
+        of_tasks = (task.options.lane for task in self.tasks.values())
+        return sorted({"default", *of_tasks, *(schedule.lane for schedule in self.schedules.values())})
 
     def client(self, dsn: str | None = None, *, tenant: str | None = None) -> Client:
         """A client that knows these tasks.  A role that does not own the schema reads jobs of its tenant only."""

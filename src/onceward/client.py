@@ -7,20 +7,33 @@ Django.  Rolling back leaves neither row nor job.
 from __future__ import annotations
 
 import asyncio
+import threading
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
+from functools import cached_property
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeVar, Unpack
 
-import psycopg
-from psycopg.types.json import set_json_loads
-from psycopg_pool import AsyncConnectionPool, ConnectionPool
+from psycopg_pool import AsyncConnectionPool, ConnectionPool, PoolTimeout
 
 from onceward import calls, contrib, jsonsafe
 from onceward.calls import Call
-from onceward.errors import is_connection_trouble, is_pooler_trouble
-from onceward.model import AttemptInfo, JobFilter, JobInfo, JobRef, Json, LaneInfo
+from onceward.connecting import none_free, probe, probe_async
+from onceward.errors import connection_lost, is_connection_trouble, is_pooler_trouble
+from onceward.model import (
+    AttemptInfo,
+    JobFilter,
+    JobInfo,
+    JobRef,
+    Json,
+    LaneInfo,
+    PartialCompletion,
+    StepInfo,
+    WorkflowInfo,
+    WorkflowJob,
+)
+from onceward.pools import AsyncConnection, SyncConnection, async_pool, open_pool
 from onceward.requests import (
     CONNECT_TIMEOUT,
     TRIES,
@@ -29,20 +42,22 @@ from onceward.requests import (
     EnqueueOptions,
     Payload,
     Requests,
+    an_object,
     check_timeout,
     ended,
     gave_up,
-    is_stale,
     job_id_of,
     no_such_job,
 )
 
 if TYPE_CHECKING:
+    from uuid import UUID
+
     from onceward.app import Onceward
+    from onceward.deliveries import AsyncDeliveryClient, DeliveryClient
+    from onceward.workflow import Workflow
 
 T = TypeVar("T")
-SyncConnection = psycopg.Connection[tuple[Any, ...]]
-AsyncConnection = psycopg.AsyncConnection[tuple[Any, ...]]
 A_MINUTE = timedelta(minutes=1)
 
 
@@ -59,6 +74,7 @@ class Client(Requests):
     ) -> None:
         super().__init__(dsn, app, tenant=tenant, pool_size=pool_size)
         self._pool: ConnectionPool[SyncConnection] | None = None
+        self._opening = threading.Lock()
 
     def __enter__(self) -> Self:
         return self
@@ -80,8 +96,9 @@ class Client(Requests):
         tries = TRIES if call.repeatable else 1
         while True:
             tries -= 1
+            pool = self._connections()
             try:
-                with self._connections().connection(CONNECT_TIMEOUT) as conn:
+                with pool.connection(CONNECT_TIMEOUT) as conn:
                     if self._tenant is None:
                         return contrib.run(conn, call)
                     with conn.transaction():
@@ -92,7 +109,13 @@ class Client(Requests):
                     self._prepare_after = None
                     self.close()
                     tries += 1
+                elif isinstance(error, PoolTimeout):
+                    # The pool does not say why; connecting once more does.
+                    probe(self._resolve(), self._connection_options())
+                    raise none_free(CONNECT_TIMEOUT, self._pool_size) from error
                 elif not tries or not is_connection_trouble(error):
+                    if lost := connection_lost(error):
+                        raise lost from error
                     raise
 
     def enqueue(
@@ -120,6 +143,42 @@ class Client(Requests):
         """One job per payload, all with the same options, in one statement."""
         call = self._enqueue_many(task, payloads, keys, options)
         self._declare(connection)
+        return self.run(call, connection=connection)
+
+    def enqueue_workflow(self, workflow: Workflow, *, connection: Any = None) -> dict[str, UUID]:
+        """All jobs of the workflow, or none; returns their ids by name."""
+        call = self._enqueue_workflow(workflow)
+        self._declare(connection)
+        return self.run(call, connection=connection)
+
+    def cancel_workflow(self, workflow_id: UUID, reason: str | None = None) -> int:
+        """Cancel every job of it that has not ended; returns how many."""
+        return self.run(calls.cancel_workflow(workflow_id, reason))
+
+    def requeue_workflow(self, workflow_id: UUID) -> int:
+        """Run its dead letters and cancelled jobs again, in order; returns how many."""
+        return self.run(calls.requeue_workflow(workflow_id))
+
+    def workflows(self, state: str | None = None, limit: int = 100) -> list[WorkflowInfo]:
+        return self.run(calls.workflows(state, limit))
+
+    def workflow_jobs(self, workflow_id: UUID, limit: int = 1000) -> list[WorkflowJob]:
+        return self.run(calls.workflow_jobs(workflow_id, limit))
+
+    def steps(self, job: AnyJob) -> list[StepInfo]:
+        return self.run(calls.steps(job_id_of(job)))
+
+    def partial_completions(self, task: str | None = None, limit: int = 100) -> list[PartialCompletion]:
+        """Jobs that stopped half-way: some steps are done, and the job failed or was cancelled."""
+        return self.run(calls.partial_completions(task, limit))
+
+    def emit_event(
+        self, name: str, payload: Json = None, *, keep: timedelta | None = None, connection: Any = None
+    ) -> bool:
+        """Let jobs that wait for the event go on.  False: there was one of that name already, and it stays."""
+        text = None if payload is None else jsonsafe.dumps(payload, what="payload")
+        tenant = None if self._tenant == "*" else self._tenant
+        call = calls.emit_event(name, text, tenant=tenant, keep=keep)
         return self.run(call, connection=connection)
 
     def wait(self, job: AnyJob, timeout: timedelta = A_MINUTE) -> Json:
@@ -172,6 +231,13 @@ class Client(Requests):
     def resume_lane(self, lane: str) -> bool:
         return self.run(calls.resume_lane(lane))
 
+    @cached_property
+    def deliveries(self) -> DeliveryClient:
+        """The ledger of outside effects: email, slack, telegram, webhook."""
+        from onceward.deliveries import DeliveryClient
+
+        return DeliveryClient(self, self._app.deliveries if self._app else None)
+
     def _declare(self, connection: Any) -> None:
         if not self._lanes_declared and self._app is not None:
             created = self.run(calls.declare_lanes(self._app.lanes), connection=connection)
@@ -179,16 +245,16 @@ class Client(Requests):
 
     def _connections(self) -> ConnectionPool[SyncConnection]:
         if self._pool is None:
-            self._pool = ConnectionPool(
-                self._resolve(),
-                min_size=0,
-                max_size=self._pool_size,
-                kwargs=self._connection_options(),
-                check=_check,
-                configure=_configure,
-                open=True,
-            )
+            with self._opening:
+                self._pool = self._pool or self._open()
         return self._pool
+
+    def _open(self) -> ConnectionPool[SyncConnection]:
+        dsn, options = self._resolve(), self._connection_options()
+        if not self._reached:
+            probe(dsn, options)
+            self._reached = True
+        return open_pool(dsn, options, size=self._pool_size)
 
 
 class AsyncClient(Requests):
@@ -225,8 +291,9 @@ class AsyncClient(Requests):
         tries = TRIES if call.repeatable else 1
         while True:
             tries -= 1
+            pool = await self._connections()
             try:
-                async with (await self._connections()).connection(CONNECT_TIMEOUT) as conn:
+                async with pool.connection(CONNECT_TIMEOUT) as conn:
                     if self._tenant is None:
                         return await contrib.run_async(conn, call)
                     async with conn.transaction():
@@ -237,7 +304,13 @@ class AsyncClient(Requests):
                     self._prepare_after = None
                     await self.close()
                     tries += 1
+                elif isinstance(error, PoolTimeout):
+                    # The pool does not say why; connecting once more does.
+                    await probe_async(self._resolve(), self._connection_options())
+                    raise none_free(CONNECT_TIMEOUT, self._pool_size) from error
                 elif not tries or not is_connection_trouble(error):
+                    if lost := connection_lost(error):
+                        raise lost from error
                     raise
 
     async def enqueue(
@@ -265,6 +338,42 @@ class AsyncClient(Requests):
         """One job per payload, all with the same options, in one statement."""
         call = self._enqueue_many(task, payloads, keys, options)
         await self._declare(connection)
+        return await self.run(call, connection=connection)
+
+    async def enqueue_workflow(self, workflow: Workflow, *, connection: Any = None) -> dict[str, UUID]:
+        """All jobs of the workflow, or none; returns their ids by name."""
+        call = self._enqueue_workflow(workflow)
+        await self._declare(connection)
+        return await self.run(call, connection=connection)
+
+    async def cancel_workflow(self, workflow_id: UUID, reason: str | None = None) -> int:
+        """Cancel every job of it that has not ended; returns how many."""
+        return await self.run(calls.cancel_workflow(workflow_id, reason))
+
+    async def requeue_workflow(self, workflow_id: UUID) -> int:
+        """Run its dead letters and cancelled jobs again, in order; returns how many."""
+        return await self.run(calls.requeue_workflow(workflow_id))
+
+    async def workflows(self, state: str | None = None, limit: int = 100) -> list[WorkflowInfo]:
+        return await self.run(calls.workflows(state, limit))
+
+    async def workflow_jobs(self, workflow_id: UUID, limit: int = 1000) -> list[WorkflowJob]:
+        return await self.run(calls.workflow_jobs(workflow_id, limit))
+
+    async def steps(self, job: AnyJob) -> list[StepInfo]:
+        return await self.run(calls.steps(job_id_of(job)))
+
+    async def partial_completions(self, task: str | None = None, limit: int = 100) -> list[PartialCompletion]:
+        """Jobs that stopped half-way: some steps are done, and the job failed or was cancelled."""
+        return await self.run(calls.partial_completions(task, limit))
+
+    async def emit_event(
+        self, name: str, payload: Json = None, *, keep: timedelta | None = None, connection: Any = None
+    ) -> bool:
+        """Let jobs that wait for the event go on.  False: there was one of that name already, and it stays."""
+        text = None if payload is None else jsonsafe.dumps(payload, what="payload")
+        tenant = None if self._tenant == "*" else self._tenant
+        call = calls.emit_event(name, text, tenant=tenant, keep=keep)
         return await self.run(call, connection=connection)
 
     async def wait(self, job: AnyJob, timeout: timedelta = A_MINUTE) -> Json:
@@ -317,6 +426,13 @@ class AsyncClient(Requests):
     async def resume_lane(self, lane: str) -> bool:
         return await self.run(calls.resume_lane(lane))
 
+    @cached_property
+    def deliveries(self) -> AsyncDeliveryClient:
+        """The ledger of outside effects: email, slack, telegram, webhook."""
+        from onceward.deliveries import AsyncDeliveryClient
+
+        return AsyncDeliveryClient(self, self._app.deliveries if self._app else None)
+
     async def _declare(self, connection: Any) -> None:
         if not self._lanes_declared and self._app is not None:
             created = await self.run(calls.declare_lanes(self._app.lanes), connection=connection)
@@ -324,17 +440,14 @@ class AsyncClient(Requests):
 
     async def _connections(self) -> AsyncConnectionPool[AsyncConnection]:
         if self._pool is None:
-            pool: AsyncConnectionPool[AsyncConnection] = AsyncConnectionPool(
-                self._resolve(),
-                min_size=0,
-                max_size=self._pool_size,
-                kwargs=self._connection_options(),
-                check=_check_async,
-                configure=_configure_async,
-                open=False,
-            )
-            self._pool = pool
-            await pool.open()
+            dsn, options = self._resolve(), self._connection_options()
+            if not self._reached:
+                await probe_async(dsn, options)
+                self._reached = True
+        # Another task may have been faster.
+        if self._pool is None:
+            self._pool = async_pool(dsn, options, size=self._pool_size)
+            await self._pool.open()
         return self._pool
 
 
@@ -345,22 +458,4 @@ def _found(job: AnyJob, found: JobInfo | None) -> JobInfo:
 
 
 def _edited(payload: Mapping[str, Json] | None) -> str | None:
-    return None if payload is None else jsonsafe.dumps(payload)
-
-
-def _configure(connection: SyncConnection) -> None:
-    set_json_loads(jsonsafe.loads, connection)
-
-
-async def _configure_async(connection: AsyncConnection) -> None:
-    set_json_loads(jsonsafe.loads, connection)
-
-
-def _check(connection: SyncConnection) -> None:
-    if is_stale(connection):
-        ConnectionPool.check_connection(connection)
-
-
-async def _check_async(connection: AsyncConnection) -> None:
-    if is_stale(connection):
-        await AsyncConnectionPool.check_connection(connection)
+    return None if payload is None else jsonsafe.dumps(an_object(payload))

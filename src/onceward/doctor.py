@@ -47,6 +47,7 @@ def examine(server: Server) -> list[Finding]:
             ("partitions", lambda: [partitions(server)]),
             ("workers", lambda: [workers(server)]),
             ("oldest ready", lambda: [oldest_ready(server)]),
+            ("deliveries", lambda: [deliveries(server)]),
         ]
     found: list[Finding] = []
     for name, look in looks:
@@ -345,3 +346,18 @@ def oldest_ready(server: Server) -> Finding:
         f"{worst.ready:,} jobs are ready in that lane, and workers do not keep up.",
         f"Start more workers for it: onceward worker … --lanes {worst.name}",
     )
+
+
+def deliveries(server: Server) -> Finding:
+    found = server.run(calls.delivery_trouble())
+    uncertain, abandoned = found.get("uncertain", 0), found.get("abandoned", 0)
+    value = f"{uncertain:,} uncertain, {abandoned:,} abandoned"
+    if uncertain:
+        return Finding(
+            "deliveries",
+            "warn",
+            value,
+            "Uncertain ones may have arrived, and wait for a person.",
+            "See them: onceward delivery list --state uncertain; then onceward delivery decide.",
+        )
+    return Finding("deliveries", "ok", value, "No delivery waits for a decision.")

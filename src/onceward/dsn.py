@@ -6,8 +6,9 @@ import contextlib
 import os
 
 import psycopg
+from psycopg.conninfo import conninfo_to_dict
 
-from onceward.errors import OncewardError
+from onceward.errors import InvalidArgument, OncewardError
 
 __all__ = ["resolve_dsn"]
 
@@ -20,14 +21,26 @@ def resolve_dsn(dsn: str | None = None) -> str:
     """The argument, else ONCEWARD_DSN, else libpq's PG* variables, else the embedded server, which is started.
 
     The answer is empty when the PG* variables decide: psycopg and libpq read them by themselves.
+    Raises InvalidArgument when the text is no DSN.
     """
-    if dsn:
-        return dsn
-    if named := os.environ.get("ONCEWARD_DSN"):
-        return named
+    if named := dsn or os.environ.get("ONCEWARD_DSN"):
+        return _readable(named)
     if any(os.environ.get(name) for name in LIBPQ_VARIABLES):
         return ""
     return _embedded_dsn()
+
+
+def _readable(dsn: str) -> str:
+    try:
+        conninfo_to_dict(dsn)
+    except psycopg.ProgrammingError:
+        # libpq repeats what it could not read, password included.
+        raise InvalidArgument(
+            "cannot read the connection string of the database",
+            hint="Write ONCEWARD_DSN or --dsn like postgresql://user@host:5432/database "
+            'or "host=… dbname=… user=…".',
+        ) from None
+    return dsn
 
 
 def _embedded_dsn() -> str:

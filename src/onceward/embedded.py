@@ -17,7 +17,6 @@ import glob
 import hashlib
 import importlib.util
 import os
-import pwd
 import shlex
 import shutil
 import socket
@@ -35,14 +34,13 @@ from urllib.parse import quote
 import psycopg
 from psycopg import sql
 
+from onceward.embedded_account import Account
 from onceward.errors import OncewardError
 
 __all__ = ["EmbeddedServer", "default_data_dir"]
 
 PROGRAMS = "pginstall18/bin"
 SUPERUSER = "postgres"
-# What PostgreSQL runs as when we are root, which it refuses to be.
-SERVER_USER = "onceward"
 # sun_path holds 104 bytes on macOS and 108 on Linux, with the closing NUL.
 SOCKET_PATH_LIMIT = 103
 # Larger than any process id that Linux or macOS hands out.
@@ -61,66 +59,20 @@ StopMode = Literal["smart", "fast", "immediate"]
 
 def default_data_dir() -> Path:
     """`$ONCEWARD_HOME/pg`; without that variable, a directory of the current user's."""
-    if home := os.environ.get("ONCEWARD_HOME"):
-        return Path(home).expanduser().absolute() / "pg"
+    if named := os.environ.get("ONCEWARD_HOME"):
+        return Path(named).expanduser().absolute() / "pg"
     if os.geteuid() == 0:
         # root's home is closed to the user that the server has to run as.
         return Path("/var/lib/onceward/pg")
-    return Path.home() / ".local/share/onceward/pg"
-
-
-@dataclass(frozen=True, slots=True)
-class Account:
-    """The operating system's user that owns a data directory and runs its server."""
-
-    uid: int
-    gid: int
-
-    @classmethod
-    def of(cls, data_dir: Path) -> Account:
-        try:
-            owner = data_dir.stat()
-        except FileNotFoundError:
-            owner = None
-        if os.geteuid() != 0:
-            if owner is not None and owner.st_uid != os.geteuid():
-                raise OncewardError(
-                    f'data directory "{data_dir}" belongs to another user',
-                    detail=f"Its owner has user id {owner.st_uid}, this process has {os.geteuid()}.",
-                    hint="Set ONCEWARD_HOME to a directory of your own.",
-                )
-            return cls(os.geteuid(), os.getegid())
-        if owner is not None and owner.st_uid != 0:
-            return cls(owner.st_uid, owner.st_gid)
-        return cls._unprivileged()
-
-    @classmethod
-    def _unprivileged(cls) -> Account:
-        try:
-            entry = pwd.getpwnam(SERVER_USER)
-        except KeyError:
-            made = None
-            if useradd := shutil.which("useradd", path="/usr/sbin:/sbin:/usr/bin:/bin"):
-                arguments = ["--system", "--user-group", "--no-create-home", "--shell", "/bin/false"]
-                made = subprocess.run([useradd, *arguments, SERVER_USER], check=False, capture_output=True)
-            # Without useradd, or on a read-only /etc, the user that owns nothing has to do.
-            # Exit status 9: another process has just added the same user.
-            known = made is not None and made.returncode in {0, 9}
-            entry = pwd.getpwnam(SERVER_USER if known else "nobody")
-        return cls(entry.pw_uid, entry.pw_gid)
-
-    def take(self, path: Path) -> None:
-        if os.geteuid() == 0:
-            os.chown(path, self.uid, self.gid)
-
-    def let_through(self, path: Path) -> None:
-        """As root, let this account reach `path`. Its parents become searchable, not readable."""
-        if os.geteuid() != 0:
-            return
-        for parent in path.absolute().parents:
-            mode = parent.stat().st_mode
-            if not mode & 0o001 and parent.stat().st_uid != self.uid:
-                parent.chmod(mode | 0o001)
+    try:
+        home = Path.home()
+    except RuntimeError:
+        raise OncewardError(
+            "the current user has no home directory",
+            detail="The data of the embedded PostgreSQL would be placed there.",
+            hint="Set ONCEWARD_HOME to a directory that you may write to.",
+        ) from None
+    return home / ".local/share/onceward/pg"
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,16 +102,24 @@ class EmbeddedServer:
         Raises OncewardError when the server cannot be started; the detail holds the end of its log.
         """
         data_dir = data_dir.expanduser().absolute()
-        server = cls(
-            data_dir=data_dir,
-            bin_dir=bin_dir or _bundled_programs(),
-            account=Account.of(data_dir),
-            port=port,
-            settings=settings or {},
-        )
-        with server._locked():
-            server._ensure_created()
-            server._ensure_running()
+        try:
+            server = cls(
+                data_dir=data_dir,
+                bin_dir=bin_dir or _bundled_programs(),
+                account=Account.of(data_dir),
+                port=port,
+                settings=settings or {},
+            )
+            with server._locked():
+                server._ensure_created()
+                server._ensure_running()
+        except OSError as error:
+            raise OncewardError(
+                f'could not use "{data_dir}" for the embedded PostgreSQL: {error.strerror}',
+                detail=f"The trouble is with {error.filename}." if error.filename else None,
+                hint="Set ONCEWARD_HOME to a directory that you may write to, or ONCEWARD_DSN to a PostgreSQL "
+                "server of your own.",
+            ) from error
         return server
 
     def dsn(self, database: str = "postgres") -> str:

@@ -14,17 +14,35 @@ OncewardError
 ├── WorkerExpired        OW009  the worker's own lease is over
 ├── CheckFailed          OW010  a dead letter's check does not pass
 ├── WrongTenant          OW011
+├── InvalidWorkflow      OW012  jobs would wait for each other in a circle
+├── UnknownSchedule      OW020
+├── RunHeld                     the run of this key is somebody's, or done
+├── CannotConnect               the database cannot be reached; nothing has happened
+├── ConnectionLost              the connection broke; the call may have happened
+├── NotAllowed                  the role lacks a role of Onceward
 ├── NotInstalled                the schema is missing or older than this code
 ├── WaitTimeout                 client.wait() gave up; the job goes on
 ├── JobFailed                   client.wait() found the job dead or cancelled
+├── EventTimeout                job.wait_event() gave up
+├── JobsFailed                  job.join() found jobs that failed
 └── PermanentFailure            raised by handlers: do not retry
+    └── StepsChanged            the handler lacks steps that an earlier attempt has done
 """
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import ClassVar, NamedTuple
 
 import psycopg
+
+
+def shown(value: object, most: int = 60) -> str:
+    """A value as errors show it: enough to be recognised, never a page."""
+    try:
+        text = value if isinstance(value, str) else repr(value)
+    except Exception:  # RecursionError, or whatever a __repr__ does
+        text = f"<{type(value).__name__}>"
+    return text if len(text) <= most else text[:most] + "…"
 
 
 class OncewardError(Exception):
@@ -131,6 +149,34 @@ class WrongTenant(OncewardError):
     sqlstate = "OW011"
 
 
+class InvalidWorkflow(OncewardError):
+    """Jobs of the workflow wait for each other in a circle."""
+
+    sqlstate = "OW012"
+
+
+class UnknownSchedule(OncewardError):
+    """The schedule does not exist."""
+
+    sqlstate = "OW020"
+
+
+class RunHeld(OncewardError):
+    """Somebody runs this key, or it has completed."""
+
+
+class CannotConnect(OncewardError):
+    """The database cannot be reached."""
+
+
+class ConnectionLost(OncewardError):
+    """The connection to the database was lost during a call."""
+
+
+class NotAllowed(OncewardError):
+    """The role may not do this."""
+
+
 class NotInstalled(OncewardError):
     """The schema onceward is not installed in this database."""
 
@@ -143,34 +189,63 @@ class JobFailed(OncewardError):
     """The job ended without a result."""
 
 
+class EventTimeout(OncewardError):
+    """The event did not come in time."""
+
+
+class JobsFailed(OncewardError):
+    """Jobs that this one waited for have failed."""
+
+
 class PermanentFailure(OncewardError):
     """The job cannot succeed, however often it is tried."""
+
+
+class StepsChanged(PermanentFailure):
+    """The handler no longer has the steps that an earlier attempt of the job has done."""
 
 
 BY_SQLSTATE: dict[str, type[OncewardError]] = {
     cls.sqlstate: cls
     for cls in (LeaseLost, UnknownLane, PayloadTooLarge, ResultTooLarge, KeyConflict, UnknownJob, WrongState,
-                InvalidArgument, WorkerExpired, CheckFailed, WrongTenant)
+                InvalidArgument, WorkerExpired, CheckFailed, WrongTenant, InvalidWorkflow,
+                UnknownSchedule)
     if cls.sqlstate is not None
 }  # fmt: skip
 
 
-def from_database(error: BaseException) -> OncewardError | None:
-    """The Onceward error behind a driver's error (psycopg, asyncpg, or one wrapped by SQLAlchemy or Django)."""
+class DriverError(NamedTuple):
+    """The parts of a driver's error that PostgreSQL has sent."""
+
+    sqlstate: str
+    message: str
+    detail: str | None
+    hint: str | None
+
+
+def driver_error(error: BaseException) -> DriverError | None:
+    """What PostgreSQL said, from psycopg or asyncpg, also when SQLAlchemy or Django has wrapped it."""
     seen: BaseException | None = error
     while seen is not None:
         state = getattr(seen, "sqlstate", None)
         if isinstance(state, str):
-            return _translate(seen, state)
+            diag = getattr(seen, "diag", seen)  # psycopg keeps the parts in diag, asyncpg on the error
+            return DriverError(
+                state,
+                getattr(diag, "message_primary", None) or getattr(diag, "message", None) or str(seen),
+                getattr(diag, "message_detail", None) or getattr(diag, "detail", None),
+                getattr(diag, "message_hint", None) or getattr(diag, "hint", None),
+            )
         seen = getattr(seen, "orig", None) or seen.__cause__
     return None
 
 
-def _translate(error: BaseException, state: str) -> OncewardError | None:
-    diag = getattr(error, "diag", error)  # psycopg keeps the parts in diag, asyncpg on the error
-    message = getattr(diag, "message_primary", None) or getattr(diag, "message", None) or str(error)
-    detail = getattr(diag, "message_detail", None) or getattr(diag, "detail", None)
-    hint = getattr(diag, "message_hint", None) or getattr(diag, "hint", None)
+def from_database(error: BaseException) -> OncewardError | None:
+    """The Onceward error behind a driver's error."""
+    found = driver_error(error)
+    if found is None:
+        return None
+    state, message, detail, hint = found
     if state in BY_SQLSTATE:
         return BY_SQLSTATE[state](message, detail=detail, hint=hint)
     # Raised by the first call against a database without the schema, or with an older one.
@@ -194,9 +269,26 @@ def is_busy(error: BaseException) -> bool:
     return isinstance(error, psycopg.Error) and error.sqlstate == "55P03"
 
 
+def connection_lost(error: BaseException) -> ConnectionLost | None:
+    """The error for a call whose connection broke, or None when that is not what happened."""
+    if isinstance(error, psycopg.Error):
+        state = error.sqlstate
+        if not is_connection_trouble(error) or (
+            state is not None and state[:2] != "08" and state[:3] != "57P"
+        ):
+            return None
+    elif not isinstance(error, (OSError, TimeoutError)):
+        return None
+    return ConnectionLost(
+        "the connection to the database was lost",
+        detail=" ".join(str(error).split()) or type(error).__name__,
+        hint="What was not confirmed may or may not have happened. With a key, enqueue can be repeated safely.",
+    )
+
+
 def is_connection_trouble(error: BaseException) -> bool:
     """Whether the same call may pass on a new connection."""
-    if isinstance(error, (OSError, TimeoutError)):
+    if isinstance(error, (OSError, TimeoutError, CannotConnect, ConnectionLost)):
         return True
     if not isinstance(error, psycopg.Error):
         return False

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import psycopg
 from psycopg import sql
 
+from onceward.connecting import connect
 from onceward.errors import NotInstalled, OncewardError
 
 if TYPE_CHECKING:
@@ -130,10 +131,10 @@ def upgrade(dsn: str) -> list[str]:
     """Install or upgrade; returns what was applied.  Two at once apply once.  All or nothing."""
     done: list[str] = []
     # Roles are shared by the whole server and created in their own transaction: a failure there must be told apart.
-    with psycopg.connect(dsn, autocommit=True) as conn:
+    with connect(dsn, autocommit=True) as conn:
         _check_server(conn)
         _ensure_roles(conn)
-    with psycopg.connect(dsn) as conn:
+    with connect(dsn) as conn:
         conn.execute(_LOCK)
         # Checked under the lock: a migrator that waited finds everything done.
         if _installed(conn):

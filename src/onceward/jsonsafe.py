@@ -13,7 +13,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from onceward.errors import InvalidPayload
+from onceward.errors import InvalidPayload, shown
 
 MAX_DEPTH = 200
 
@@ -86,9 +86,9 @@ def _find(value: object, path: str) -> InvalidPayload | None:
         elif isinstance(item, Mapping):
             for key, child in item.items():
                 if not isinstance(key, str):
-                    return _refused(place, f"has the key {key!r}; keys must be strings")
+                    return _refused(place, f"has the key {shown(repr(key))}; keys must be strings")
                 if _BAD.search(key):
-                    return _refused(place, f"has the key {key!r}, which PostgreSQL cannot store")
+                    return _refused(place, f"has the key {shown(repr(key))}, which PostgreSQL cannot store")
                 stack.append((child, f"{place}.{key}", depth + 1))
         elif isinstance(item, (list, tuple)):
             stack.extend((child, f"{place}[{i}]", depth + 1) for i, child in enumerate(item))
@@ -99,6 +99,13 @@ def _find(value: object, path: str) -> InvalidPayload | None:
         elif item is not None:
             return _refused(place, f"is a {type(item).__name__}, which is not JSON")
     return None
+
+
+def cannot_write(what: str, error: BaseException) -> InvalidPayload:
+    """The error for a value that a serializer has given up on."""
+    if "depth" in str(error) or isinstance(error, RecursionError):
+        return _refused(what, f"is nested deeper than {MAX_DEPTH} levels")
+    return _refused(what, f"cannot be written as JSON: {shown(str(error), 200)}")
 
 
 def _refused(place: str, trouble: str) -> InvalidPayload:

@@ -7,14 +7,15 @@ import inspect
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from types import GenericAlias
+from hashlib import sha256
+from types import CodeType, GenericAlias
 from typing import Any, Generic, Literal, ParamSpec, TypeVar, cast, get_type_hints
 
 from pydantic import BaseModel, ConfigDict, PydanticUserError, TypeAdapter, ValidationError, create_model
 from pydantic_core import PydanticSerializationError, SchemaSerializer
 
 from onceward import jsonsafe
-from onceward.errors import InvalidArgument, InvalidPayload, UnknownTask
+from onceward.errors import InvalidArgument, InvalidPayload, UnknownTask, shown
 from onceward.model import Json, Options
 
 P = ParamSpec("P")
@@ -44,12 +45,20 @@ class Task(Generic[P, R]):
     is_async: bool = field(init=False)
     # Validates and writes lists of payloads; made when first needed.
     _many: TypeAdapter[Any] | None = field(init=False, default=None, repr=False)
+    _version: str | None = field(init=False, default=None, repr=False)
 
     def __post_init__(self) -> None:
         self.is_async = inspect.iscoroutinefunction(self.handler)
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         return self.handler(*args, **kwargs)
+
+    @property
+    def version(self) -> str:
+        """Changes with the code of the handler; what an application without a version of its own stamps on steps."""
+        if self._version is None:
+            self._version = code_version(self.handler)
+        return self._version
 
     def dump(self, payload: Mapping[str, Json] | BaseModel | None) -> str:
         """Validated JSON text of a payload.  Raises InvalidPayload naming each field."""
@@ -118,8 +127,12 @@ class Task(Generic[P, R]):
 
     def _invalid(self, error: ValidationError) -> InvalidPayload:
         problems = [
-            f"{'.'.join(str(part) for part in item['loc']) or 'payload'}: {item['msg']}"
-            + (f", got {_short(item['input'])}" if item["type"] not in {"missing", "extra_forbidden"} else "")
+            f"{shown('.'.join(str(part) for part in item['loc'])) or 'payload'}: {item['msg']}"
+            + (
+                f", got {_quoted(item['input'])}"
+                if item["type"] not in {"missing", "extra_forbidden"}
+                else ""
+            )
             for item in error.errors(include_url=False, include_context=False)
         ]
         return InvalidPayload(
@@ -130,7 +143,7 @@ class Task(Generic[P, R]):
 
     def _unexpected(self, payload: Mapping[str, Json]) -> InvalidPayload:
         return InvalidPayload(
-            f"payload does not fit task {self.name}: {', '.join(map(str, payload))}: not a parameter of the handler",
+            f"payload does not fit task {self.name}: {shown(', '.join(map(str, payload)))}: not a parameter of the handler",
             detail="Nothing was written.",
             hint=self._signature_hint(),
         )
@@ -153,8 +166,8 @@ class Registry(dict[str, Task[Any, Any]]):
             return self[name]
         except KeyError:
             raise UnknownTask(
-                f'task "{name}" is not registered',
-                detail=f"Known tasks: {', '.join(sorted(self)) or '(none)'}.",
+                f'task "{shown(name)}" is not registered',
+                detail=f"Known tasks: {', '.join(sorted(self)[:20]) or '(none)'}.",
                 hint=nearest_hint(name, self) or "Declare it with @app.task, or import the module that does.",
             ) from None
 
@@ -174,11 +187,11 @@ def build_task(
     task_name = name or handler.__name__
     if not _NAME.match(task_name):
         raise InvalidArgument(
-            f"task name must be 1 to 200 letters, digits or . _ : / -, got {task_name!r}",
+            f"task name must be 1 to 200 letters, digits or . _ : / -, got {_quoted(task_name)}",
             hint='Pass a name: @app.task(name="send-mail").',
         )
     if executor not in {"auto", "process"}:
-        raise InvalidArgument(f'executor must be "auto" or "process", got {executor!r}')
+        raise InvalidArgument(f'executor must be "auto" or "process", got {_quoted(executor)}')
     if executor == "process" and inspect.iscoroutinefunction(handler):
         raise InvalidArgument(
             f'task "{task_name}" cannot use executor="process": the handler is async',
@@ -238,22 +251,36 @@ def _to_json(serializer: SchemaSerializer, valid: object, count: int) -> str:
     except PydanticSerializationError:
         text = b"null"
     deep = text.count(b"{") + text.count(b"[") > jsonsafe.MAX_DEPTH * count
-    if deep or b"null" in text or b"\\u0000" in text:
-        plain = serializer.to_python(valid, mode="json", exclude_unset=True, by_alias=True)
-        return jsonsafe.dumps(plain, what="payload" if count == 1 else "payloads")
     written = text.decode()
-    if jsonsafe.has_huge_number(written):
-        return jsonsafe.dumps(serializer.to_python(valid, mode="json", exclude_unset=True, by_alias=True))
+    if deep or b"null" in text or b"\\u0000" in text or jsonsafe.has_huge_number(written):
+        what = "payload" if count == 1 else "payloads"
+        try:
+            plain = serializer.to_python(valid, mode="json", exclude_unset=True, by_alias=True)
+        except (ValueError, RecursionError) as error:
+            # Nested deeper than pydantic goes, or for ever, or of a type that it cannot write.
+            raise jsonsafe.cannot_write(what, error) from None
+        return jsonsafe.dumps(plain, what=what)
     return written
 
 
-def _short(value: object) -> str:
-    shown = repr(value)
-    return shown if len(shown) <= 80 else shown[:77] + "..."
+def _quoted(value: object) -> str:
+    # Cut before it is quoted: a text may be larger than what anybody wants to see quoted.
+    return repr(shown(value)) if isinstance(value, str) else shown(value)
 
 
 def _type_name(annotation: object) -> str:
     return annotation.__name__ if isinstance(annotation, type) else str(annotation).replace("typing.", "")
+
+
+def code_version(handler: Callable[..., object]) -> str:
+    """Twelve hex digits of the handler's compiled code, without line numbers and file names."""
+    code = getattr(inspect.unwrap(handler), "__code__", None)
+    return sha256(_code_text(code).encode()).hexdigest()[:12] if isinstance(code, CodeType) else "unknown"
+
+
+def _code_text(code: CodeType) -> str:
+    constants = [_code_text(item) if isinstance(item, CodeType) else repr(item) for item in code.co_consts]
+    return repr((code.co_code, code.co_names, code.co_varnames, constants))
 
 
 def with_options(base: Options, **given: Any) -> Options:

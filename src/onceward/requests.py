@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-import select
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Any, TypedDict
+from typing import TYPE_CHECKING, Any, Literal, TypedDict, cast
 from uuid import UUID
 
-import psycopg
 from pydantic import BaseModel
 
 from onceward import calls, jsonsafe
 from onceward.calls import Call
 from onceward.dsn import resolve_dsn
-from onceward.errors import InvalidArgument, JobFailed, UnknownJob, WaitTimeout
+from onceward.errors import InvalidArgument, InvalidPayload, JobFailed, UnknownJob, WaitTimeout, shown
 from onceward.model import FINISHED, JobRef, Json, Options, Retry
 from onceward.registry import Task, with_options
+from onceward.workflow import Node, Workflow
 
 if TYPE_CHECKING:
     from onceward.app import Onceward
@@ -24,6 +23,8 @@ if TYPE_CHECKING:
 Payload = Mapping[str, Json] | BaseModel
 AnyTask = Task[Any, Any] | str
 AnyJob = JobRef | UUID | str
+# What happens to a job when one that it waits for fails: it is cancelled, runs all the same, or runs only then.
+AfterPolicy = Literal["fail", "ignore", "compensate"]
 
 # How long a call may wait for a connection, and how often a repeatable call is tried on a new one.
 CONNECT_TIMEOUT = 15.0
@@ -60,6 +61,9 @@ class EnqueueOptions(TypedDict, total=False):
     retry: Retry | None
     tenant: str | None
     headers: Mapping[str, str] | None
+    after: Sequence[AnyJob] | None
+    after_policy: AfterPolicy | None
+    workflow_id: UUID | None
 
 
 _NO_OPTIONS = Options()
@@ -79,6 +83,9 @@ _TYPES: dict[str, tuple[type, ...]] = {
     "retry": (Retry,),
     "tenant": (str,),
     "headers": (Mapping,),
+    "after": (list, tuple),
+    "after_policy": (str,),
+    "workflow_id": (UUID,),
 }
 
 
@@ -95,6 +102,8 @@ class Requests:
         self._tenant = tenant
         self._pool_size = pool_size
         self._prepare_after: int | None = 3
+        # Whether the database has ever been reached: until then, trouble is reported at once.
+        self._reached = False
         self._lanes_declared = app is None or app.lanes == ["default"]
         self._lanes_unsure = False
 
@@ -139,6 +148,35 @@ class Requests:
         return calls.enqueue_many(
             name, text, None if keys is None else list(keys), self._options(known, given)
         )
+
+    def _enqueue_workflow(self, workflow: Workflow) -> Call[dict[str, UUID]]:
+        tenant = None if self._tenant == "*" else self._tenant
+        return calls.enqueue_workflow([self._node(node) for node in workflow.nodes], tenant=tenant)
+
+    def _node(self, node: Node) -> dict[str, Any]:
+        name, known = self._task(node.task)
+        given = {key: value for key, value in node.options.items() if key not in {"after", "after_policy"}}
+        options = self._options(known, cast("EnqueueOptions", given))
+        plain: dict[str, Any] = {
+            "name": node.name,
+            "task": name,
+            "payload": _dump(known, node.payload),
+            "after": node.options["after"],
+            "after_policy": node.options["after_policy"],
+            "lane": options.lane,
+            "priority": options.priority,
+            "max_attempts": options.max_attempts,
+        }
+        if options.run_at is not None:
+            plain["run_at"] = options.run_at.isoformat()
+        if options.timeout is not None:
+            plain["timeout"] = f"{options.timeout.total_seconds()} seconds"
+        if options.retry is not None:
+            plain["retry"] = options.retry.to_json()
+        if options.concurrency_key is not None:
+            plain["concurrency_key"] = options.concurrency_key
+            plain["concurrency_limit"] = options.concurrency_limit
+        return plain
 
     def _task(self, task: AnyTask) -> tuple[str, Task[Any, Any] | None]:
         if isinstance(task, Task):
@@ -185,18 +223,18 @@ class Requests:
                     f"{name} must have a time zone, got {moment.isoformat()}",
                     hint="Use datetime.now(UTC), or attach a zone.",
                 )
+        if options.get("after") is not None:
+            options["after"] = [job_id_of(job) for job in options["after"]]
+        if options.get("concurrency_limit") is not None and options.get("concurrency_key") is None:
+            raise InvalidArgument(
+                f"concurrency_limit goes with a concurrency_key, got {options['concurrency_limit']} alone",
+                hint="Give the key whose jobs share the limit, or leave the limit out.",
+            )
         if isinstance(options.get("key_window"), timedelta):
             options["key_window"] = f"{options['key_window'].total_seconds()} seconds"
         if options.get("tenant") is None and self._tenant != "*":
             options["tenant"] = self._tenant
         return with_options(known.options if known else Options(), **options)
-
-
-def is_stale(connection: psycopg.Connection[Any] | psycopg.AsyncConnection[Any]) -> bool:
-    """Whether an idle connection has something to read: a farewell, most likely.  Costs no round trip."""
-    poll = select.poll()
-    poll.register(connection.fileno(), select.POLLIN)
-    return bool(poll.poll(0))
 
 
 def job_id_of(job: AnyJob) -> UUID:
@@ -207,7 +245,7 @@ def job_id_of(job: AnyJob) -> UUID:
     try:
         return UUID(job)
     except (ValueError, AttributeError, TypeError):
-        raise InvalidArgument(f"job id must be a UUID, got {job!r}") from None
+        raise InvalidArgument(f"job id must be a UUID, got {shown(repr(job))}") from None
 
 
 def ended(job_id: UUID, found: tuple[str, Json, Json, str | None] | None) -> tuple[bool, Json]:
@@ -258,9 +296,19 @@ def _dump(known: Task[Any, Any] | None, payload: Payload | None) -> str:
 
 
 def _plain(payload: Payload | None) -> Json:
-    if isinstance(payload, BaseModel):
-        return payload.model_dump(mode="json")
-    return {} if payload is None else payload
+    plain = payload.model_dump(mode="json") if isinstance(payload, BaseModel) else payload
+    return {} if plain is None else an_object(plain)
+
+
+def an_object(payload: Json) -> Json:
+    """The payload, which has to be an object: handlers take its members by name."""
+    if not isinstance(payload, Mapping):
+        raise InvalidPayload(
+            f"payload must be an object of named values, got {type(payload).__name__}: {shown(repr(payload))}",
+            detail="Nothing was written.",
+            hint='Name the values, as in {"order": 1}.',
+        )
+    return payload
 
 
 def _positive(name: str, value: timedelta) -> None:

@@ -76,9 +76,9 @@ def test_enqueue_reads_a_file_and_standard_input(cli, db, task, tmp_path):
 def test_enqueue_of_a_task_nobody_announced_needs_the_flag(cli, db):
     cli.refused(1, "job", "enqueue", "new.task")
 
-    job = cli.ok("job", "enqueue", "new.task", "[1, 2]", "--unknown-task-ok").out.strip()
+    job = cli.ok("job", "enqueue", "new.task", '{"a": [1, 2]}', "--unknown-task-ok").out.strip()
 
-    assert db.job(UUID(job)).payload == [1, 2]
+    assert db.job(UUID(job)).payload == {"a": [1, 2]}
 
 
 def test_enqueue_with_an_application_takes_the_options_of_the_task(cli, db, shop):

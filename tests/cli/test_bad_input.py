@@ -27,6 +27,7 @@ CASES = [
     (["mail.send", "--lane", "mial"], 1, ['lane "mial" does not exist', 'Did you mean "mail"?', "onceward lane add"]),
     (["mail.sned"], 1, ['task "mail.sned" is not known', 'Did you mean "mail.send"?', "--unknown-task-ok"]),
     (["mail.send", "[1, 2]"], 2, ["payload must be a JSON object, got an array: [1, 2]"]),
+    (["new.task", "[1, 2]", "--unknown-task-ok"], 2, ["payload must be a JSON object, got an array: [1, 2]"]),
     (["mail.send", "17"], 2, ["payload must be a JSON object, got a number: 17"]),
     (["mail.send", "null"], 2, ["payload must be a JSON object, got null"]),
     (["mail.send", '{"to": }'], 2, ["payload is not JSON", "line 1, column 8", "@file"]),
@@ -54,9 +55,17 @@ CASES = [
     (["mail.send", "--timeout", "-1s"], 2, ["--timeout must not be negative, got -1s"]),
     (["mail.send", "--timeout", "31d"], 1, ["--timeout must be more than 0 and at most 30 days"]),
     (["mail.send", "--priority", "high"], 2, ["--priority must be a whole number, got 'high'"]),
-    (["mail.send", "--priority", "5000"], 1, ["--priority must be between -1000 and 1000, got '5000'"]),
-    (["mail.send", "--max-attempts", "0"], 1, ["--max-attempts must be between 1 and 1000, got '0'"]),
-    (["mail.send", "--concurrency-key", "k", "--concurrency-limit", "0"], 1, ["--concurrency-limit must be between 1"]),
+    (["mail.send", "--priority", "5000"], 2, ["--priority must be between -1000 and 1000, got 5000"]),
+    (["mail.send", "--priority", "9" * 20], 2, ["--priority must be between -1000 and 1000, got 9999"]),
+    (["mail.send", '{"a": 1, "b": {"c": 1, "c": 2}}'], 2, ['payload has the member "c" twice']),
+    (["mail.send", "--run-at", "0001-01-01"], 1, ["--run-at must not be before the year 2000", "0001-01-01"]),
+    (["mail.send", "--lane", ""], 1, ['lane "" does not exist', "Known lanes: default, mail"]),
+    (["mail.send", "--lane", "x" * 9999], 1, ["does not exist", "x…"]),
+    (["x" * 9999], 1, ["is not known", "x…"]),
+    (["x" * 9999, "--unknown-task-ok"], 1, ["task must be 1 to 200 letters", "x…"]),
+    (["mail.send", "--delay", "x" * 9999], 2, ["--delay must be a duration", "x…"]),
+    (["mail.send", "--max-attempts", "0"], 2, ["--max-attempts must be between 1 and 1000, got 0"]),
+    (["mail.send", "--concurrency-key", "k", "--concurrency-limit", "0"], 2, ["--concurrency-limit must be between 1"]),
     (["mail.send", "--concurrency-limit", "3"], 2, ["--concurrency-limit goes with --concurrency-key"]),
     (["mail.send", "--key-window", "1h"], 2, ["--key-window goes with --key"]),
     (["mail.send", "--key", "k", "--key-window", "forevr"], 2, ["--key-window must be one of", 'Did you mean "forever"?']),
@@ -124,6 +133,8 @@ def test_a_payload_of_standard_input_is_named_as_such(cli):
         (["job", "list", "--limit", "0"], 2, ["--limit must be at least 1, got 0"]),
         (["job", "list", "--limit", "x"], 2, ["--limit must be a whole number, got 'x'"]),
         (["job", "list", "--since", "yesterday"], 2, ["--since must be a time, got 'yesterday'"]),
+        (["job", "list", "--limit", "9" * 20], 2, ["--limit must be at most", "got 9999"]),
+        (["job", "show", "x" * 9999], 2, ["job id must be a UUID", "x…"]),
         (["job", "show", "42"], 2, ["job id must be a UUID, got '42'"]),
         (["job", "wait", "42"], 2, ["job id must be a UUID, got '42'"]),
         (["job", "cancel"], 2, ["missing argument"]),
@@ -150,6 +161,7 @@ def test_other_commands_refuse(cli, arguments, status, fragments):
 
     for fragment in fragments:
         assert fragment in error
+    assert len(error) < 1500
 
 
 def test_a_job_that_does_not_exist_is_named(cli):

@@ -9,6 +9,7 @@ import sys
 
 import psycopg
 import pytest
+from psycopg.conninfo import conninfo_to_dict
 
 from onceward import install
 
@@ -129,6 +130,23 @@ def test_a_role_that_may_not_create_roles_is_told_the_one_statement(cli_alone, o
     assert "do $$" in error
 
 
+def test_the_dsn_is_printed_without_its_password(cli_alone):
+    given = "postgresql://ada:sesame@db.example.com:5433/shop?sslmode=require"
+
+    assert cli_alone.ok("db", "dsn", dsn=given).out == given.replace("sesame", "***") + "\n"
+    assert cli_alone.ok("db", "dsn", "--show-password", dsn=given).out == given + "\n"
+
+
+def test_the_dsn_of_libpqs_variables_is_printed_in_full(cli_alone, monkeypatch):
+    monkeypatch.setenv("PGHOST", "db.example.com")
+    monkeypatch.setenv("PGDATABASE", "shop")
+    monkeypatch.setenv("PGPASSWORD", "sesame")
+
+    assert cli_alone.ok("db", "dsn").out == "host=db.example.com dbname=shop password=***\n"
+    shown = cli_alone.ok("db", "dsn", "--show-password").out.strip()
+    assert conninfo_to_dict(shown) == {"host": "db.example.com", "dbname": "shop", "password": "sesame"}
+
+
 def test_the_embedded_server_is_stopped_and_started_again(tmp_path):
     env = {**os.environ, "ONCEWARD_HOME": str(tmp_path)}
     for name in ("ONCEWARD_DSN", "PGHOST", "PGHOSTADDR", "PGSERVICE", "PGDATABASE"):
@@ -148,3 +166,18 @@ def test_the_embedded_server_is_stopped_and_started_again(tmp_path):
     assert "stopped the embedded PostgreSQL" in run("db", "stop").stderr
     assert json.loads(run("db", "status", "--json").stdout)["current"] is True
     run("db", "stop")
+    # Printed by the command that starts it again.
+    with psycopg.connect(run("db", "dsn").stdout.strip()) as connection:
+        assert connection.info.dbname == "onceward"
+    run("db", "stop")
+
+
+@pytest.mark.parametrize("home", ["/proc/onceward", "file"])
+def test_a_home_that_cannot_be_written_is_named_with_the_way_out(cli_alone, monkeypatch, tmp_path, home):
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("ONCEWARD_HOME", str(tmp_path / home))
+
+    error = cli_alone.refused(1, "db", "init")
+
+    assert f'could not use "{tmp_path / home / "pg"}" for the embedded PostgreSQL' in error
+    assert "Set ONCEWARD_HOME to a directory that you may write to" in error

@@ -37,7 +37,7 @@ def test_every_look_of_the_brief_is_there(cli):
     assert names == {
         "server version", "fsync", "full_page_writes", "synchronous_commit", "pooler", "clock skew", "schema version",
         "schema code", "connections", "roles", "pinned xmin", "autovacuum", "dead rows", "engine clock", "partitions",
-        "workers", "oldest ready",
+        "workers", "oldest ready", "deliveries",
     }  # fmt: skip
 
 

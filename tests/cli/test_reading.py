@@ -104,7 +104,7 @@ def test_job_show_has_the_job_its_attempts_and_its_edited_payloads(cli, db):
 
     shown = cli.json("job", "show", job)
 
-    assert set(shown) == names(JobInfo) | {"attempts", "payload_edits"}
+    assert set(shown) == names(JobInfo) | {"attempts", "steps", "payload_edits"}
     assert shown["payload"] == {"amount": 2}
     (attempt,) = shown["attempts"]
     assert set(attempt) == names(AttemptInfo)

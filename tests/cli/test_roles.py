@@ -47,13 +47,37 @@ def test_a_producer_sees_one_tenant_and_is_told_to_name_it(db, login):
     assert cli.json("lane", "list", "--tenant", "red")[0]["ready"] == 1
 
 
+def test_workflows_steps_and_events_under_every_role(db, login):
+    flow = db.job(db.workflow({"name": "a"}, {"name": "b", "after": ["a"]}, tenant="red")["a"]).workflow_id
+    claim = db.claim()
+    db.finish_step(claim, "priced")
+    db.fail(claim, "declined")
+    operator, auditor, producer = (
+        Cli(login(f"onceward_{role}")) for role in ("operator", "auditor", "producer")
+    )
+
+    for cli, options in ((operator, ()), (auditor, ()), (producer, ("--tenant", "red"))):
+        assert cli.json("workflow", "show", flow, *options)["jobs"] == 2
+        assert len(cli.json("step", "partial", *options)) == 1
+        assert [step["name"] for step in cli.json("step", "list", claim.job_id, *options)] == ["priced"]
+        assert cli.ok("job", "show", claim.job_id, *options)
+        assert cli.json("event", "list", *options) == []
+    for cli in (producer, auditor):
+        assert "permission denied" in cli.refused(1, "workflow", "requeue", flow, "--tenant", "red")
+    assert "permission denied" in auditor.refused(1, "event", "emit", "paid", "--tenant", "red")
+    assert producer.json("event", "emit", "paid", "--tenant", "red")["emitted"]
+    assert producer.json("workflow", "cancel", flow, "--tenant", "red")["jobs"] == 2
+    assert operator.json("workflow", "requeue", flow)["jobs"] == 2
+    assert "Name one with --tenant" in producer.ok("workflow", "list").err
+
+
 def test_a_role_without_rights_is_told_which_it_needs(db, login):
     cli = Cli(login())
 
-    for command in (["job", "list"], ["lane", "list"], ["workers"]):
+    for command in (["job", "list"], ["lane", "list"], ["workers"], ["db", "status"]):
         error = cli.refused(1, *command)
         assert "permission denied" in error
-        assert "grant onceward_operator to" in error
+        assert "grant onceward_auditor to" in error
 
 
 @pytest.mark.parametrize(

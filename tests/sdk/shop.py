@@ -125,3 +125,42 @@ def dies(n: int) -> None:
 def spins() -> None:
     while True:
         pass
+
+
+@app.task(retry=AT_ONCE, max_attempts=3)
+async def snoozes_badly(kind: str) -> object:
+    delays: dict[str, object] = {
+        "negative": timedelta(seconds=-1),
+        "endless": timedelta(days=3654),
+        "number": 5,
+        "nan": float("nan"),
+        "infinite": float("inf"),
+        "nothing": None,
+    }
+    return Snooze(delays[kind])  # type: ignore[arg-type]  # what a slip looks like
+
+
+class Unsendable:
+    """What pickle refuses, in one way or another."""
+
+    def __init__(self, how: str) -> None:
+        self.how = how
+
+    def __reduce__(self) -> object:
+        if self.how == "to send":
+            raise RuntimeError("not to be sent")
+        return (_unreadable, ())
+
+
+def _unreadable() -> None:
+    raise RuntimeError("not to be read")
+
+
+@app.task(executor="process", retry=AT_ONCE, max_attempts=3)
+def returns_a_lock() -> object:
+    return threading.Lock()
+
+
+@app.task(executor="process", retry=AT_ONCE, max_attempts=3)
+def returns_unsendable(how: str) -> object:
+    return Unsendable(how)

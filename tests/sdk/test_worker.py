@@ -9,7 +9,7 @@ from datetime import timedelta
 import psycopg
 import pytest
 
-from onceward import Onceward
+from onceward import Client, Onceward
 from onceward.errors import UnknownLane
 from onceward.worker import Worker
 from tests.sdk import shop
@@ -309,3 +309,24 @@ def test_a_payload_that_python_cannot_read_is_one_dead_letter_and_stops_nobody(
     found = plain.job(bad)
     assert (found.state, found.last_error["category"]) == ("dead_letter", "payload")
     assert "that Python cannot read" in found.payload
+
+
+def test_a_failure_in_a_task_group_is_a_failure_of_the_job(plain, onceward_database):
+    app = Onceward()
+
+    @app.task(max_attempts=1)
+    async def side_by_side() -> None:
+        async def fail() -> None:
+            await asyncio.sleep(0)
+            raise ValueError("one of two")
+
+        async with asyncio.TaskGroup() as group:
+            group.create_task(asyncio.Event().wait())
+            group.create_task(fail())
+
+    with Client(onceward_database, app=app) as client:
+        job = client.enqueue(side_by_side)
+    drain(onceward_database, app)
+
+    info = plain.job(job)
+    assert (info.state, info.last_error["type"]) == ("dead_letter", "ExceptionGroup")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from uuid import UUID
 
+import psycopg
 import pytest
 from psycopg.types.json import Jsonb
 
@@ -16,12 +17,15 @@ JOB_OPTIONS = [
     ("OW008", ["task"], {"task": "x" * 201}),
     ("OW002", ['lane "mial" does not exist', "default", "add_lane"], {"lane": "mial"}),
     ("OW002", ["lane"], {"lane": None}),
+    ("OW002", ['lane "" does not exist', "Known lanes: default", "1 to 100 letters"], {"lane": ""}),
     ("OW008", ["priority", "'1001'"], {"priority": 1001}),
     ("OW008", ["priority", "'-1001'"], {"priority": -1001}),
     ("OW008", ["priority", "null"], {"priority": None}),
     ("OW008", ["run_at", "9999"], {"run_at": "9999-12-31 00:00:00+00"}),
     ("OW008", ["run_at", "infinity"], {"run_at": "infinity"}),
     ("OW008", ["run_at", "-infinity"], {"run_at": "-infinity"}),
+    ("OW008", ["run_at", "before the year 2000", "0001"], {"run_at": "0001-01-01 00:00:00+00"}),
+    ("OW008", ["run_at", "before the year 2000", "1999"], {"run_at": "1999-12-31 23:59:59+00"}),
     ("OW008", ["expires_at", "2001"], {"expires_at": "2001-01-01 00:00:00+00"}),
     ("OW008", ["expires_at", "9999"], {"expires_at": "9999-12-31 00:00:00+00"}),
     ("OW008", ["expires_at", "infinity"], {"expires_at": "infinity"}),
@@ -38,6 +42,8 @@ JOB_OPTIONS = [
     ("OW008", ["concurrency_key"], {"concurrency_key": "x" * 501}),
     ("OW008", ["concurrency_limit", "'0'"], {"concurrency_key": "k", "concurrency_limit": 0}),
     ("OW008", ["concurrency_limit", "null"], {"concurrency_key": "k", "concurrency_limit": None}),
+    ("OW008", ["concurrency_limit", "concurrency_key", "'3'"], {"concurrency_limit": 3}),
+    ("OW008", ["concurrency_limit", "'0'"], {"concurrency_limit": 0}),
     ("OW008", ["headers", "[1]"], {"headers": Jsonb([1])}),
     ("OW008", ["headers", "8192"], {"headers": {"x": "y" * 9000}}),
     ("OW008", ["retry", "must be a JSON object"], {"retry": Jsonb([5])}),
@@ -94,12 +100,64 @@ def test_an_expiry_before_the_start_is_refused(db):
 
 
 def test_a_payload_that_is_null_is_refused(db):
-    with db.refused("OW008", "payload", "null"):
+    with db.refused("OW008", "payload", "not null"):
         db.call("enqueue", task="ocr", payload=None)
     with db.refused("OW008", "payloads"):
         db.run("select onceward.enqueue_many('ocr', null)")
     with db.refused("OW008", "payloads"):
         db.run("select onceward.enqueue_many('ocr', array['{}'::jsonb, null])")
+
+
+@pytest.mark.parametrize(
+    ("payload", "kind"),
+    [([1], "an array"), ("x", "a string"), (5, "a number"), (True, "a boolean"), (None, "null")],
+)
+def test_a_payload_that_is_no_object_is_refused(db, payload, kind):
+    dead = db.dead_letter()
+
+    with db.refused("OW008", f"payload must be a JSON object, not {kind}", "Name the values"):
+        db.call("enqueue", task="ocr", payload=Jsonb(payload))
+    with db.refused("OW008", f"payload must be a JSON object, not {kind}"):
+        db.call("enqueue_many", task="ocr", payloads=[Jsonb({}), Jsonb(payload)])
+    with db.refused("OW008", f"payload must be a JSON object, not {kind}"):
+        db.call("requeue", job_id=dead, payload=Jsonb(payload))
+
+
+LONG = "x" * 100_000
+
+
+@pytest.mark.parametrize(
+    ("function", "arguments"),
+    [
+        ("enqueue", {"task": LONG}),
+        ("enqueue", {"task": "ocr", "lane": LONG}),
+        ("enqueue", {"task": "ocr", "tenant": LONG}),
+        ("enqueue", {"task": "ocr", "key": LONG}),
+        ("enqueue", {"task": "ocr", "concurrency_key": LONG}),
+        ("enqueue", {"task": "ocr", "payload": Jsonb(LONG)}),
+        ("enqueue", {"task": "ocr", "retry": Jsonb({"waits": LONG})}),
+        ("add_lane", {"name": LONG}),
+        ("pause_lane", {"name": LONG}),
+    ],
+)
+def test_an_error_shows_the_beginning_of_a_long_value(db, function, arguments):
+    with pytest.raises(psycopg.Error) as caught:
+        db.call(function, **arguments)
+
+    diag = caught.value.diag
+    assert diag.sqlstate.startswith("OW")
+    assert "x" * 50 in diag.message_primary
+    assert "…" in diag.message_primary
+    assert len(diag.message_primary + diag.message_detail + diag.message_hint) < 400
+
+
+def test_the_conflict_of_a_long_key_shows_its_beginning(db):
+    db.enqueue(key="k" * 500)
+
+    with pytest.raises(psycopg.Error) as caught:
+        db.enqueue(payload={"other": 1}, key="k" * 500)
+
+    assert "k" * 60 + '…"' in caught.value.diag.message_primary
 
 
 def test_keys_that_do_not_match_the_payloads_are_refused(db):
@@ -227,8 +285,10 @@ def test_a_resolution_without_a_note_is_refused(db, note):
         db.resolve(job, note)
 
 
-@pytest.mark.parametrize("run_at", ["9999-12-31 00:00:00+00", "infinity"])
-def test_a_requeue_beyond_ten_years_is_refused(db, run_at):
+@pytest.mark.parametrize(
+    "run_at", ["9999-12-31 00:00:00+00", "infinity", "-infinity", "0001-01-01 00:00:00+00"]
+)
+def test_a_requeue_of_no_sensible_time_is_refused(db, run_at):
     job = db.dead_letter()
 
     with db.refused("OW008", "run_at"):

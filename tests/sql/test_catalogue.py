@@ -12,6 +12,8 @@ ROLES = ("onceward_producer", "onceward_worker", "onceward_operator", "onceward_
 CONTRACT = {
     "enqueue", "enqueue_many", "claim", "exchange", "heartbeat", "progress", "complete", "fail", "snooze", "cancel",
     "requeue", "resolve", "rescue", "promote", "pause_lane", "resume_lane", "register_worker", "retire_worker",
+    "finish_step", "fail_step", "steps_of", "sleep", "wait_event", "receive_event", "emit_event", "spawn", "join_jobs",
+    "outcomes_of", "enqueue_workflow", "cancel_workflow", "requeue_workflow",
 }  # fmt: skip
 
 
@@ -46,7 +48,17 @@ def test_the_contract_is_complete(catalogue):
     }
 
     assert names >= CONTRACT
-    assert views >= {"jobs", "attempts", "lanes", "workers", "dead_letters"}
+    assert views >= {
+        "jobs",
+        "attempts",
+        "lanes",
+        "workers",
+        "dead_letters",
+        "steps",
+        "partial_completions",
+        "events",
+    }
+    assert views >= {"workflows", "workflow_members", "dependencies"}
 
 
 def test_no_search_path_can_change_what_a_function_means(catalogue):
@@ -65,7 +77,12 @@ def test_functions_that_pin_the_planner_are_not_compiled_at_each_call(catalogue)
         if any(setting.startswith("enable_") for setting in function.config)
     ]
 
-    assert {function.proname for function in pinned} >= {"claim_lane", "finish_done"}
+    assert {function.proname for function in pinned} >= {
+        "claim_lane",
+        "finish_done",
+        "tell_dependents",
+        "hear_events",
+    }
     assert [function.proname for function in pinned if "jit=off" not in function.config] == []
 
 

@@ -39,8 +39,9 @@ def test_the_payload_defaults_to_an_empty_object(db):
     assert db.job(job).payload == {}
 
 
-@pytest.mark.parametrize("payload", ["[1, 2]", '"text"', "7", "null", "true", '{"ä": "日本", "e": "🙂"}'])
-def test_any_json_is_a_payload_and_comes_back_unchanged(db, payload):
+@pytest.mark.parametrize("value", ["[1, 2]", '"text"', "7", "null", "true", '{"ä": "日本", "e": "🙂"}'])
+def test_an_object_of_any_json_is_a_payload_and_comes_back_unchanged(db, value):
+    payload = f'{{"value": {value}}}'
     job = db.value("select job_id from onceward.enqueue('ocr', %s::jsonb)", payload)
 
     assert db.value("select payload = %s::jsonb from onceward.jobs where id = %s", payload, job)
@@ -54,7 +55,7 @@ def test_a_job_with_a_later_run_at_is_scheduled(db):
     assert (db.state(job), db.job(job).run_at) == ("scheduled", later)
 
 
-@pytest.mark.parametrize("ago", ["0", "1 s", "30 years"])
+@pytest.mark.parametrize("ago", ["0", "1 s", "20 years"])
 def test_a_job_whose_run_at_has_come_is_ready(db, ago):
     job = db.value(
         "select job_id from onceward.enqueue('ocr', p_run_at => onceward.now() - %s::interval)", ago

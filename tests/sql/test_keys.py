@@ -53,7 +53,12 @@ def test_the_same_key_with_a_different_payload_is_refused_and_names_the_holder(d
 
 
 @pytest.mark.parametrize(
-    ("first", "second"), [('{"a": 1, "b": 2}', '{"b": 2, "a": 1}'), ("[1, 2]", "[1,2]"), ('"ä"', '"\\u00e4"')]
+    ("first", "second"),
+    [
+        ('{"a": 1, "b": 2}', '{"b": 2, "a": 1}'),
+        ('{"a": [1, 2]}', '{"a":[1,2]}'),
+        ('{"a": "ä"}', '{"a": "\\u00e4"}'),
+    ],
 )
 def test_payloads_that_are_the_same_json_do_not_conflict(db, first, second):
     job = db.value("select job_id from onceward.enqueue('ocr', %s::jsonb, p_key => 'k')", first)

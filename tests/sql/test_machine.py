@@ -19,7 +19,7 @@ from hypothesis.stateful import (
 )
 
 from tests.support.engine import Engine
-from tests.support.model import LEASE, RETRY_WAIT, Model, Refused
+from tests.support.model import LEASE, NEVER, RETRY_WAIT, Model, Refused
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(420)]
 
@@ -78,8 +78,11 @@ class Machine(RuleBasedStateMachine):
         delay=st.sampled_from([0, 0, 0, 30, 90]),
         lifetime=st.sampled_from([None, None, None, 60]),
         max_attempts=st.integers(1, 3),
+        others=st.one_of(st.just([]), st.lists(pick, min_size=1, max_size=3)),
+        policy=st.sampled_from(["fail", "ignore", "compensate"]),
     )
-    def enqueue(self, payload, key, forever, group, priority, delay, lifetime, max_attempts):
+    def enqueue(self, payload, key, forever, group, priority, delay, lifetime, max_attempts, others, policy):
+        after = [self.job(other) for other in others] if self.ids else []
         limit = LIMITS.get(group, 1)
         at = self.start + timedelta(seconds=self.model.now + delay)
 
@@ -96,12 +99,15 @@ class Machine(RuleBasedStateMachine):
                 expires_at=None if lifetime is None else at + timedelta(seconds=lifetime),
                 max_attempts=max_attempts,
                 retry={"waits": [RETRY_WAIT], "max_snoozes": 2},
+                after=[self.ids[other] for other in after] or None,
+                after_policy=policy,
             )
             if row.created:
                 self.ids.append(row.job_id)
             return self.ids.index(row.job_id), row.created
 
         options = {"group": group, "limit": limit, "priority": priority, "max_attempts": max_attempts}
+        options |= {"after": tuple(after), "policy": policy}
         self.both(
             real,
             lambda: self.model.enqueue(
@@ -141,15 +147,16 @@ class Machine(RuleBasedStateMachine):
             ]
 
         def expected():
-            lost, ended = [], []
+            lost, finished = [], []
             for claim in done:
                 number = self.ids.index(claim.job_id)
                 holding = self.model._holds(number, claim.epoch)
                 if holding is not None:
                     holding.ends[claim.epoch] = ("complete", None)
                     self.model._archive(holding, "done")
-                    ended.append(holding.group)
-            self.model._admit(*ended)
+                    finished.append(holding)
+            self.model._tell([job.number for job in finished], "done")
+            self.model._admit(*(job.group for job in finished))
             for claim in done:
                 number = self.ids.index(claim.job_id)
                 if self.model.jobs[number].ends.get(claim.epoch, ("",))[0] != "complete":
@@ -167,6 +174,28 @@ class Machine(RuleBasedStateMachine):
         claim = self.claims[which % len(self.claims)]
         number = self.ids.index(claim.job_id)
         self.both(lambda: ENDS[how](self.db, claim), lambda: self.model.end(how, number, claim.epoch))
+
+    @precondition(lambda self: self.claims)
+    @rule(which=pick, event=st.sampled_from([None, "e1", "e2"]), forever=st.booleans())
+    def suspend(self, which, event, forever):
+        claim = self.claims[which % len(self.claims)]
+        number = self.ids.index(claim.job_id)
+        wait = NEVER if event and forever else RETRY_WAIT
+
+        def real():
+            # A name of its own: a step that slept before would remember until when.
+            step = f"step {claim.epoch}"
+            if event is None:
+                self.db.sleep(claim, timedelta(seconds=wait), step=step)
+            else:
+                timeout = None if wait == NEVER else timedelta(seconds=wait)
+                self.db.wait_event(claim, event, timeout=timeout, step=step)
+
+        self.both(real, lambda: self.model.suspend(number, claim.epoch, wait, event))
+
+    @rule(event=st.sampled_from(["e1", "e2"]))
+    def emit(self, event):
+        self.both(lambda: self.db.emit(event), lambda: self.model.emit(event))
 
     @precondition(lambda self: self.claims)
     @rule(which=pick)
@@ -250,9 +279,16 @@ class Machine(RuleBasedStateMachine):
     def every_job_is_where_the_model_says(self):
         if not hasattr(self, "db"):
             return
-        rows = self.db.run("select id, state, attempt, epoch, snoozes, payload from onceward.jobs")
+        rows = self.db.run("select id, state, attempt, epoch, snoozes, payload, awaits from onceward.jobs")
         found = {
-            self.ids.index(row.id): (row.state, row.attempt, row.epoch, row.snoozes, row.payload["n"])
+            self.ids.index(row.id): (
+                row.state,
+                row.attempt,
+                row.epoch,
+                row.snoozes,
+                row.payload["n"],
+                row.awaits,
+            )
             for row in rows
         }
         assert found == {job.number: job.facts for job in self.model.jobs}

@@ -38,6 +38,7 @@ def crowd(onceward_server):
             engine.enqueue(expires_at=soon, priority=-9)
             engine.enqueue(concurrency_key=f"c-{number}")
             engine.call("register_worker", name="old", lease="1 s")
+            engine.emit(f"over-{number}", keep="1 minute")
         engine.clock.advance("1 min")
         engine.run(
             "update onceward.worker_private set retired_at = onceward.now() - interval '8 days' where name = 'old'"
@@ -79,7 +80,7 @@ CALLS = {
     "promote": (2, lambda db: promoted(db, 1)),
     "rescue": (1, lambda db: (kill(db), db.rescue(limit=1))[1]),
     "rescue of what is known": (1, lambda db: (kill(db), db.rescue(limit=1, thorough=False))[1]),
-    "tidy": (3, lambda db: db.answer("tidy", limit=1)),
+    "tidy": (4, lambda db: db.answer("tidy", limit=1)),
 }
 
 
@@ -133,3 +134,28 @@ def test_a_finish_finishes_what_it_names_and_nothing_else_under_every_plan(crowd
                 None,
             ]
             assert [crowd.state(claim.job_id) for claim in claims[3:]] == ["running"] * 2
+
+
+@pytest.mark.parametrize("statistics", list(STATISTICS.values()), ids=list(STATISTICS))
+def test_the_jobs_that_waited_start_and_no_others_under_every_plan(crowd, statistics):
+    every = switches(crowd)
+    for setting in [{}, *({name: "off"} for name in every), dict.fromkeys(every, "off")]:
+        with crowd.conn.transaction(force_rollback=True):
+            for statement in statistics:
+                crowd.run(statement)
+            for name, value in setting.items():
+                crowd.run("select set_config(%s, %s, true)", name, value)
+            crowd.run("discard plans")
+            claims = crowd.claims(4, worker="second")
+            waiting = [crowd.enqueue(after=[claim.job_id]) for claim in claims[:2]]
+            both = crowd.enqueue(after=[claim.job_id for claim in claims[:2]])
+            crowd.wait_event(claims[2], "first")
+            crowd.wait_event(claims[3], "second")
+            crowd.promote()
+
+            crowd.exchange(claims[:1], worker="second")
+            crowd.emit("first")
+            crowd.promote()
+
+            assert [crowd.state(job) for job in (*waiting, both)] == ["ready", "blocked", "blocked"], setting
+            assert [crowd.state(claim.job_id) for claim in claims[2:]] == ["ready", "scheduled"], setting

@@ -23,6 +23,15 @@ TABLES = (
     "worker_private",
     "payload_edit_private",
     "concurrency_private",
+    "step_private",
+    "event_private",
+    "dependency_private",
+    "recheck_private",
+    "schedule_private",
+    "tick_private",
+    "run_private",
+    "delivery_private",
+    "delivery_content_private",
 )
 
 
@@ -159,6 +168,71 @@ class Engine:
     def promote(self, **options: Any) -> Any:
         (row,) = self.call("promote", **options)
         return row
+
+    # ------------------------------------------------------------ steps, events, workflows
+
+    def of_job(self, function: str, claim: Any, **arguments: Any) -> list[Any]:
+        """A function that names the job and the epoch."""
+        return self.call(function, job_id=claim.job_id, epoch=claim.epoch, **arguments)
+
+    def finish_step(self, claim: Any, name: str = "pay", result: Any = None, **options: Any) -> None:
+        self.of_job(
+            "finish_step", claim, name=name, result=None if result is None else Jsonb(result), **options
+        )
+
+    def fail_step(self, claim: Any, name: str = "pay", message: str = "it broke", **options: Any) -> None:
+        self.of_job("fail_step", claim, name=name, error_type="ValueError", message=message, **options)
+
+    def steps(self, job: UUID) -> dict[str, Any]:
+        return {
+            row.name: row
+            for row in self.run("select * from onceward.steps where job_id = %s order by seq, name", job)
+        }
+
+    def sleep(self, claim: Any, delay: Any = "10 min", *, step: str = "nap", **options: Any) -> Any:
+        ((until,),) = self.of_job("sleep", claim, step=step, delay=delay, **options)
+        return until
+
+    def wait_event(
+        self, claim: Any, event: str = "paid", *, timeout: Any = None, step: str = "wait", **options: Any
+    ) -> Any:
+        ((until,),) = self.of_job("wait_event", claim, step=step, event=event, timeout=timeout, **options)
+        return until
+
+    def receive_event(self, claim: Any, event: str = "paid", *, step: str = "wait", **options: Any) -> Any:
+        ((state, payload),) = self.of_job("receive_event", claim, step=step, event=event, **options)
+        return state, payload
+
+    def emit(self, name: str = "paid", payload: Any = None, **options: Any) -> bool:
+        return self.answer(
+            "emit_event", name=name, payload=None if payload is None else Jsonb(payload), **options
+        )
+
+    def spawn(
+        self, claim: Any, payloads: Any = ({},), *, step: str = "fan out", task: str = "child", **options: Any
+    ) -> list[UUID]:
+        ((ids,),) = self.of_job(
+            "spawn", claim, step=step, task=task, payloads=[Jsonb(p) for p in payloads], **options
+        )
+        return ids
+
+    def join(self, claim: Any, jobs: Any, *, step: str = "fan in", **options: Any) -> None:
+        self.of_job("join_jobs", claim, step=step, job_ids=list(jobs), **options)
+
+    def workflow(self, *nodes: dict[str, Any], **options: Any) -> dict[str, UUID]:
+        """Nodes by name; each has the task "ocr" unless it says otherwise."""
+        rows = self.call(
+            "enqueue_workflow", nodes=Jsonb([{"task": "ocr", **node} for node in nodes]), **options
+        )
+        return {row.node: row.job_id for row in rows}
+
+    def settle(self, *, most: int = 1000) -> None:
+        """Promote and complete until nothing is ready."""
+        self.promote()
+        while claims := self.claims(most):
+            self.exchange(claims)
+            while self.promote().more:
+                pass
 
     # ------------------------------------------------------------ operating
 

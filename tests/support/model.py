@@ -7,6 +7,7 @@ from typing import Any
 
 RETRY_WAIT = 60
 LEASE = 60
+NEVER = 10**9
 LIVE = ("scheduled", "ready", "running", "blocked", "dead_letter")
 
 
@@ -36,12 +37,17 @@ class Job:
     snoozes: int = 0
     worker: int | None = None
     cancelling: bool = False
+    # What it waits for beside its time and its key: jobs, or event:<name>.
+    awaits: str | None = None
+    policy: str = "fail"
+    # What became of each job that it waits for: done, failed or not ended.
+    edges: dict[int, str | None] = field(default_factory=dict)
     # How each attempt ended: epoch -> (by which call, its answer).
     ends: dict[int, tuple[str, Any]] = field(default_factory=dict)
 
     @property
-    def facts(self) -> tuple[str, int, int, int, int]:
-        return (self.state, self.attempt, self.epoch, self.snoozes, self.payload)
+    def facts(self) -> tuple[str, int, int, int, int, str | None]:
+        return (self.state, self.attempt, self.epoch, self.snoozes, self.payload, self.awaits)
 
 
 @dataclass
@@ -58,6 +64,10 @@ class Model:
         self.workers: list[Worker] = []
         self.keys: dict[str, tuple[int, int]] = {}  # key -> (number of the job, payload)
         self.paused = False
+        self.events: set[str] = set()
+        # What the next promote looks at: jobs that have ended, and jobs that have begun to wait for others.
+        self._ended: list[int] = []
+        self._new: set[int] = set()
         self._seq = 0
 
     # ------------------------------------------------------------ producing
@@ -70,6 +80,7 @@ class Model:
         forever: bool,
         delay: int,
         lifetime: int | None,
+        after: tuple[int, ...] = (),
         **options: Any,
     ) -> tuple[int, bool]:
         if key is not None and key in self.keys:
@@ -83,7 +94,11 @@ class Model:
         self.jobs.append(job)
         if key is not None:
             self.keys[key] = (job.number, payload)
-        self._wait(job)
+        if after:
+            job.state, job.awaits, job.edges = "blocked", "jobs", dict.fromkeys(after)
+            self._new.add(job.number)
+        else:
+            self._wait(job)
         return job.number, True
 
     def _wait(self, job: Job) -> None:
@@ -155,6 +170,7 @@ class Model:
             return self._repeated(call, number, epoch)
         if call == "complete":
             self._archive(job, "done")
+            self._tell([number], "done")
             answer: Any = None
         elif call == "cancel" or (job.cancelling and call != "complete"):
             self._archive(job, "cancelled")
@@ -177,12 +193,33 @@ class Model:
     def _repeated(self, call: str, number: int, epoch: int) -> Any:
         job = self.jobs[number]
         by, answer = job.ends.get(epoch, (None, None))
+        if call == by == "suspend":
+            return None
         same = {"fail for good": "fail"}
         if by is not None and same.get(by, by) == same.get(call, call):
             return answer
         if call == "cancel" and answer == "cancelled" and job.state == "cancelled" and job.epoch == epoch:
             return "cancelled"
         raise Refused("OW001")
+
+    def suspend(self, number: int, epoch: int, wait: int, event: str | None) -> None:
+        job = self._holds(number, epoch)
+        if job is None:
+            self._repeated("suspend", number, epoch)
+            return
+        job.ends[epoch] = ("suspend", "cancelled" if job.cancelling else None)
+        if job.cancelling:
+            self._archive(job, "cancelled")
+        else:
+            job.attempt -= 1
+            self._leave(job, wait)
+            job.awaits = None if event is None else f"event:{event}"
+        self._admit(job.group)
+
+    def emit(self, event: str) -> bool:
+        is_first = event not in self.events
+        self.events.add(event)
+        return is_first
 
     def progress(self, number: int, epoch: int) -> None:
         if self._holds(number, epoch) is None:
@@ -205,6 +242,7 @@ class Model:
 
     def promote(self) -> int:
         before = len(self.ready())
+        self._recheck()
         expired = [
             j
             for j in self.jobs
@@ -220,6 +258,7 @@ class Model:
             key=lambda j: (j.run_at, j.number),
         )
         for job in due:
+            job.awaits = None
             self._wait(job)
         self._admit(*(job.group for job in self.jobs))
         return len(self.ready()) - before
@@ -228,12 +267,52 @@ class Model:
         for group in sorted({group for group in groups if group is not None}):
             mine = [job for job in self.jobs if job.group == group]
             waiting = sorted(
-                (job for job in mine if job.state == "blocked"), key=lambda job: (-job.priority, job.number)
+                (job for job in mine if job.state == "blocked" and job.awaits is None),
+                key=lambda job: (-job.priority, job.number),
             )
             if waiting:
                 room = waiting[0].limit - sum(job.state in ("ready", "running") for job in mine)
                 for job in waiting[: max(room, 0)]:
                     self._make_ready(job)
+
+    def _recheck(self) -> None:
+        while self._ended or self._new:
+            ended, self._ended = self._ended, []
+            new, self._new = sorted(self._new), set()
+            self._tell([n for n in ended if self.jobs[n].state in ("done", "resolved")], "done")
+            self._tell([n for n in ended if self.jobs[n].state in ("cancelled", "dead_letter")], "failed")
+            for number in new:
+                for other in self.jobs[number].edges:
+                    if self.jobs[other].state in ("done", "resolved"):
+                        self.jobs[number].edges[other] = "done"
+                    elif self.jobs[other].state in ("cancelled", "dead_letter"):
+                        self.jobs[number].edges[other] = "failed"
+            self._decide(new)
+        for job in self.jobs:
+            if job.awaits is not None and job.awaits.removeprefix("event:") in self.events:
+                job.awaits, job.run_at = None, min(job.run_at, self.now)
+
+    def _tell(self, ended: list[int], outcome: str) -> None:
+        told = [job for job in self.jobs if any(job.edges.get(n, "") is None for n in ended)]
+        for job in told:
+            job.edges.update({n: outcome for n in ended if job.edges.get(n, "") is None})
+        self._decide([job.number for job in told])
+
+    def _decide(self, numbers: list[int]) -> None:
+        for number in numbers:
+            job = self.jobs[number]
+            outcomes = set(job.edges.values())
+            if job.awaits != "jobs":
+                continue
+            if job.policy == "fail" and "failed" in outcomes:
+                self._archive(job, "cancelled")
+            elif None in outcomes:
+                continue
+            elif job.policy == "compensate" and "failed" not in outcomes:
+                self._archive(job, "cancelled")
+            else:
+                job.awaits = None
+                self._wait(job)
 
     def rescue(self) -> int:
         for number, worker in enumerate(self.workers):
@@ -280,6 +359,7 @@ class Model:
         job.payload = job.payload if payload is None else payload
         job.attempt = job.snoozes = 0
         job.cancelling = False
+        job.awaits, job.edges = None, {}
         job.run_at = self.now + delay
         if job.expires_at is not None and job.expires_at <= job.run_at:
             job.expires_at = None
@@ -296,6 +376,7 @@ class Model:
         if job.state != "scheduled":
             raise Refused("OW007" if job.state in LIVE else "OW006")
         job.run_at = self.now
+        job.awaits = None
         self._wait(job)
         return job.state
 
@@ -306,8 +387,15 @@ class Model:
 
     def _die(self, job: Job) -> None:
         job.state, job.worker = "dead_letter", None
+        self._ask(job)
 
     def _archive(self, job: Job, state: str) -> None:
-        job.state, job.worker, job.cancelling = state, None, False
+        job.state, job.worker, job.cancelling, job.awaits = state, None, False, None
+        if state != "done":
+            self._ask(job)
         if job.key_is_live and job.key is not None and self.keys.get(job.key, (None,))[0] == job.number:
             del self.keys[job.key]
+
+    def _ask(self, ended: Job) -> None:
+        if any(job.edges.get(ended.number, "") is None for job in self.jobs):
+            self._ended.append(ended.number)

@@ -20,7 +20,8 @@ from typing import Any
 import psycopg
 from psycopg import sql
 
-from onceward.embedded import Account, EmbeddedServer, default_data_dir
+from onceward.embedded import EmbeddedServer, default_data_dir
+from onceward.embedded_account import Account
 from onceward.errors import OncewardError
 
 PREFIX = "bench-run-"

@@ -52,6 +52,12 @@ def _arguments(options: Options) -> tuple[LiteralString, dict[str, object]]:
     if options.retry:
         sql += ", p_retry => %(retry)s::jsonb"
         params["retry"] = json.dumps(options.retry.to_json())
+    if options.after is not None:
+        sql += ", p_after => %(after)s::uuid[], p_after_policy => %(after_policy)s::text"
+        params["after"], params["after_policy"] = list(options.after), options.after_policy
+    if options.workflow_id is not None:
+        sql += ", p_workflow_id => %(workflow_id)s::uuid"
+        params["workflow_id"] = options.workflow_id
     if options.headers:
         sql += ", p_headers => %(headers)s::jsonb"
         params["headers"] = jsonsafe.dumps(dict(options.headers), what="headers")

@@ -23,7 +23,8 @@ from onceward.model import (
 _JOB: LiteralString = (
     "select id, tenant, lane, task, state, priority, attempt, max_attempts, snoozes, epoch, created_at, run_at, "
     "started_at, finished_at, expires_at, timeout, worker_id, payload, result, progress, key, concurrency_key, "
-    "concurrency_limit, retry, headers, last_error, cancel_at, note from onceward.jobs"
+    "concurrency_limit, retry, headers, last_error, cancel_at, note, workflow_id, parent_id, node, after, after_policy, "
+    "awaits from onceward.jobs"
 )
 
 

@@ -11,8 +11,9 @@ from onceward import doctor_schema, install
 from onceward.cli import output
 from onceward.cli.doctor import print_findings
 from onceward.cli.framework import AsJson, Noun
-from onceward.cli.session import Session, connect_error, describe, session_of
+from onceward.cli.session import Session, session_of
 from onceward.cli.values import UsageProblem
+from onceward.connecting import describe, in_full, masked
 
 app = Noun(help="Install, upgrade and check the schema.")
 
@@ -31,12 +32,7 @@ def upgrade(ctx: typer.Context) -> None:
 
 def _apply(session: Session, done: str) -> None:
     where = describe(session.conninfo)
-    try:
-        applied = install.upgrade(session.conninfo)
-    except psycopg.OperationalError as error:
-        if error.sqlstate is not None:
-            raise
-        raise connect_error(session.conninfo, error) from None
+    applied = install.upgrade(session.conninfo)
     for name in applied:
         output.note(f"applied {name}")
     output.note(f"schema onceward {done} in {where}" if applied else f"schema onceward is current in {where}")
@@ -46,7 +42,10 @@ def _apply(session: Session, done: str) -> None:
 def status(ctx: typer.Context, as_json: AsJson = False) -> None:
     """Show which version is installed, and what an upgrade would do."""
     session = session_of(ctx)
-    now = install.status(session.connection)
+    try:
+        now = install.status(session.connection)
+    except psycopg.errors.InsufficientPrivilege as error:
+        raise session.refused(error) from error
     if as_json:
         output.print_json(
             {
@@ -104,6 +103,18 @@ def sql(
         here = session_of(ctx).reach
         installer, database = installer or here.user, database or here.database
     print(install.roles_statement(installer, database))
+
+
+@app.command("dsn")
+def dsn(
+    ctx: typer.Context,
+    show_password: Annotated[
+        bool, typer.Option("--show-password", help="Print the password, too, for another program to read.")
+    ] = False,
+) -> None:
+    """Print the DSN of the database in use, for psql and other programs. Starts the embedded server if need be."""
+    found = in_full(session_of(ctx).named)
+    print(found if show_password else masked(found))
 
 
 @app.command("stop")

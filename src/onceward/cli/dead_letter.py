@@ -295,7 +295,7 @@ def _choose(
     if jobs and (wanted.given or everything):
         raise UsageProblem("ids and filters cannot be given together", hint="Use one or the other.")
     if limit is not None:
-        values.whole("--limit", limit, least=1)
+        values.whole("--limit", limit, least=1, most=1_000_000)
     read = wanted.read(session, limit=EVERYTHING if limit is None else limit)
     if jobs:
         return Chosen(values.job_ids(jobs), by_id=True, wanted=read)

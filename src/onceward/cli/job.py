@@ -15,7 +15,7 @@ from onceward.cli import output, values
 from onceward.cli.actions import act_on_each
 from onceward.cli.framework import AsJson, Delay, Id, Ids, Noun, RunAt
 from onceward.cli.job_enqueue import enqueue
-from onceward.cli.job_show import print_job
+from onceward.cli.job_show import History, print_job
 from onceward.cli.output import Column
 from onceward.cli.session import Session, session_of
 from onceward.cli.values import UsageProblem
@@ -141,15 +141,17 @@ def show(
     full: Annotated[bool, typer.Option("--full", help="Whole tracebacks and payloads.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Show one job: where it stands, why, its attempts, payload and result."""
+    """Show one job: where it stands, why, its attempts, steps, payload and result."""
     session = session_of(ctx)
     found = find(session, values.job_id(job))
     attempts = session.run(calls.attempts(found.id))
     edits = session.run(calls.payload_edits(found.id))
+    steps = session.run(calls.steps(found.id))
     if as_json:
-        output.print_json({**output.to_json(found), "attempts": attempts, "payload_edits": edits})
+        more = {"attempts": attempts, "steps": steps, "payload_edits": edits}
+        output.print_json({**output.to_json(found), **more})
         return
-    print_job(session, found, attempts, edits, full=full)
+    print_job(session, found, History(attempts, steps, edits), full=full)
 
 
 def find(session: Session, job: UUID) -> JobInfo:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime
 from typing import Annotated
@@ -13,8 +14,10 @@ from onceward.cli import output, values
 from onceward.cli.framework import AsJson, Delay, RunAt
 from onceward.cli.session import Session, session_of
 from onceward.cli.values import UsageProblem
-from onceward.errors import InvalidArgument, UnknownTask
+from onceward.errors import InvalidArgument, UnknownTask, shown
 from onceward.model import JobRef, Json, Options
+
+AFTER_POLICIES = ("fail", "ignore", "compensate")
 
 
 def enqueue(
@@ -56,6 +59,19 @@ def enqueue(
     expires_in: Annotated[
         str | None, typer.Option(metavar="DURATION", help="Never start later than this after its time.")
     ] = None,
+    after: Annotated[
+        list[str] | None,
+        typer.Option(metavar="IDS", help="Run after these jobs have ended; repeat it or use commas."),
+    ] = None,
+    after_policy: Annotated[
+        str | None,
+        typer.Option(
+            metavar="POLICY",
+            help="When one of them fails: fail (this one is cancelled), ignore (it runs all the same), or "
+            "compensate (it runs only then). Without it: fail.",
+            autocompletion=lambda: list(AFTER_POLICIES),
+        ),
+    ] = None,
     target: Annotated[
         str | None,
         typer.Option(
@@ -74,6 +90,14 @@ def enqueue(
         )
     if key_window is not None and key is None:
         raise UsageProblem("--key-window goes with --key", hint="Add the key, or drop the window.")
+    jobs_before = values.listed_job_ids(after)
+    if after_policy is not None:
+        values.one_of("--after-policy", after_policy, AFTER_POLICIES)
+        if not jobs_before:
+            raise UsageProblem("--after-policy goes with --after", hint="Add the jobs, or drop the policy.")
+    values.between("--priority", priority, -1000, 1000)
+    values.between("--concurrency-limit", concurrency_limit, 1, 10_000)
+    values.between("--max-attempts", max_attempts, 1, 1000)
     session = session_of(ctx)
     read = values.payload("payload", payload)
     wait, limit = (
@@ -100,6 +124,8 @@ def enqueue(
         "concurrency_key": concurrency_key,
         "concurrency_limit": concurrency_limit,
         "max_attempts": max_attempts,
+        "after": jobs_before or None,
+        "after_policy": after_policy,
         "tenant": None if session.tenant == "*" else session.tenant,
     }
     changes = {name: value for name, value in given.items() if value is not None}
@@ -145,19 +171,21 @@ def _checked(
     if not unknown_task_ok:
         known = session.run(calls.task_names())
         if task not in known:
-            raise UnknownTask(
-                f'task "{task}" is not known',
-                detail=f"Known tasks: {', '.join(known[:20])}."
-                if known
-                else "No worker has announced a task yet.",
-                hint=values.join_hints(
-                    values.did_you_mean(task, known),
-                    "Start a worker that has it, name its application with --app, or add --unknown-task-ok.",
-                ),
-            )
-        if not isinstance(payload, dict):
-            raise UsageProblem(
-                f"payload must be a JSON object, got {values.kind_of(payload)}: {output.compact_json(payload)[:80]}",
-                hint="""Name the values, as in '{"to": "a@example.com"}'.""",
-            )
+            raise unknown_task(task, known)
+    if not isinstance(payload, dict):
+        raise UsageProblem(
+            f"payload must be a JSON object, got {values.kind_of(payload)}: {output.compact_json(payload)[:80]}",
+            hint="""Name the values, as in '{"to": "a@example.com"}'.""",
+        )
     return jsonsafe.dumps(payload), Options()
+
+
+def unknown_task(task: str, known: Sequence[str]) -> UnknownTask:
+    return UnknownTask(
+        f'task "{shown(task)}" is not known',
+        detail=f"Known tasks: {', '.join(known[:20])}." if known else "No worker has announced a task yet.",
+        hint=values.join_hints(
+            values.did_you_mean(task, known),
+            "Start a worker that has it, name its application with --app, or add --unknown-task-ok.",
+        ),
+    )

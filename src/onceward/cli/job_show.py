@@ -4,40 +4,45 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from dataclasses import dataclass
 from datetime import datetime
 
 from rich.text import Text
 
 from onceward import calls
 from onceward.cli import output
+from onceward.cli.job_show_steps import print_steps, relations, what_it_awaits
 from onceward.cli.session import Session
-from onceward.model import AttemptInfo, JobInfo, Json, PayloadEdit
+from onceward.model import AttemptInfo, JobInfo, Json, PayloadEdit, StepInfo
 
 TRACEBACK_LINES = 6
 JSON_LINES = 20
 
 
-def print_job(
-    session: Session,
-    job: JobInfo,
-    attempts: Sequence[AttemptInfo],
-    edits: Sequence[PayloadEdit],
-    *,
-    full: bool,
-) -> None:
+@dataclass(frozen=True, slots=True)
+class History:
+    """What is kept beside the job itself."""
+
+    attempts: Sequence[AttemptInfo]
+    steps: Sequence[StepInfo]
+    edits: Sequence[PayloadEdit]
+
+
+def print_job(session: Session, job: JobInfo, history: History, *, full: bool) -> None:
     now = session.run(calls.now())
     title = Text("Job ", style="bold")
     title.append(str(job.id), style="bold")
     title.append("  ")
     title.append_text(output.styled(job.state))
     output.stdout().print(title)
-    for sentence in what_happened(session, job, now):
+    for sentence in what_it_awaits(session, job, history.steps, now) or what_happened(session, job, now):
         output.print_wrapped(sentence, indent=2)
     output.stdout().print()
-    output.print_fields(_facts(job, now))
-    _print_attempts(attempts, now, full=full)
+    output.print_fields([*_facts(job, now), *relations(session, job)])
+    _print_attempts(history.attempts, now, full=full)
+    print_steps(history.steps, now, full=full)
     _print_json("Payload", job.payload, full=full)
-    for edit in edits:
+    for edit in history.edits:
         _print_json(
             f"Payload before {output.when(edit.edited_at)}, changed by {edit.edited_by}",
             edit.payload_before,

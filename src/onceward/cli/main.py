@@ -15,10 +15,26 @@ import psycopg
 import typer
 from typer.main import get_command
 
-from onceward.cli import bench, db, dead_letter, demo, doctor, job, lane, output, worker
+from onceward.cli import (
+    bench,
+    db,
+    dead_letter,
+    delivery,
+    demo,
+    doctor,
+    event,
+    job,
+    lane,
+    output,
+    schedule,
+    step,
+    worker,
+    workflow,
+)
+from onceward.cli import run as run_noun
 from onceward.cli.framework import Command, Group
 from onceward.cli.session import Session
-from onceward.cli.values import UsageProblem, did_you_mean, join_hints
+from onceward.cli.values import UsageProblem, did_you_mean, join_hints, quoted
 from onceward.errors import OncewardError
 
 SET_UP, RUN, LOOK, TRY = "Set up", "Run", "Look and act", "Try"
@@ -28,7 +44,8 @@ class Root(Group):
     """The program itself; its help lists the commands in this order."""
 
     order: ClassVar[tuple[str, ...]] = (
-        "db", "doctor", "worker", "workers", "job", "lane", "dead-letter", "demo", "bench",
+        "db", "doctor", "worker", "workers", "job", "step", "workflow", "event", "lane", "schedule", "run", "dead-letter",
+        "delivery", "demo", "bench",
     )  # fmt: skip
 
     def list_commands(self, ctx: Any) -> list[str]:
@@ -49,8 +66,14 @@ app.command("doctor", cls=Command, rich_help_panel=SET_UP)(doctor.doctor)
 app.command("worker", cls=Command, rich_help_panel=RUN)(worker.worker)
 app.command("workers", cls=Command, rich_help_panel=RUN)(worker.workers)
 app.add_typer(job.app, name="job", rich_help_panel=LOOK)
+app.add_typer(step.app, name="step", rich_help_panel=LOOK)
+app.add_typer(workflow.app, name="workflow", rich_help_panel=LOOK)
+app.add_typer(event.app, name="event", rich_help_panel=LOOK)
 app.add_typer(lane.app, name="lane", rich_help_panel=LOOK)
+app.add_typer(schedule.app, name="schedule", rich_help_panel=LOOK)
+app.add_typer(run_noun.app, name="run", rich_help_panel=LOOK)
 app.add_typer(dead_letter.app, name="dead-letter", rich_help_panel=LOOK)
+app.add_typer(delivery.app, name="delivery", rich_help_panel=LOOK)
 app.command("demo", cls=Command, rich_help_panel=TRY)(demo.demo)
 app.command("bench", cls=Command, rich_help_panel=TRY)(bench.bench)
 
@@ -143,7 +166,7 @@ def _print_usage_error(error: Any, arguments: Sequence[str]) -> int:
     elif kind == "BadParameter" and error.param is not None and error.param.param_type_name == "option":
         # Whole numbers are the only values that typer reads; all others are read by ours.
         name = error.param.opts[-1]
-        output.print_error(f"{name} must be a whole number, got {_given(name, arguments)!r}", hint=see)
+        output.print_error(f"{name} must be a whole number, got {quoted(_given(name, arguments))}", hint=see)
     else:
         message = error.format_message().rstrip(".")
         output.print_error(message[:1].lower() + message[1:], hint=see)

@@ -27,6 +27,13 @@ STATE_STYLES = {
     "cancelled": "dim",
     "dead_letter": "bold red",
     "resolved": "dim green",
+    "waiting": "magenta",
+    "failed": "bold red",
+    "pending": "cyan",
+    "sending": "bold blue",
+    "sent": "green",
+    "uncertain": "bold yellow",
+    "abandoned": "bold red",
     "live": "green",
     "expired": "bold red",
     "retired": "dim",
@@ -36,6 +43,8 @@ STATE_STYLES = {
     "warn": "bold yellow",
     "fail": "bold red",
 }
+# The year that the database writes for a moment that does not come.
+NEVER = 9999
 # Nothing is cut when another program reads.
 UNLIMITED_WIDTH = 100_000
 # Escape sequences in a payload or an error must not reach the terminal; tab and newline may.

@@ -13,25 +13,18 @@ import typer
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from psycopg.types.json import set_json_loads
 
-from onceward import calls, doctor_calls, install, jsonsafe
+from onceward import calls, connecting, doctor_calls, install, jsonsafe
 from onceward.calls import Call
+from onceward.calls.rights import not_allowed
 from onceward.cli import output, values
 from onceward.cli.values import UsageProblem
 from onceward.doctor_calls import Reach
 from onceward.dsn import LIBPQ_VARIABLES, resolve_dsn
-from onceward.errors import NotInstalled, OncewardError, UnknownLane, from_database
+from onceward.errors import InvalidArgument, NotInstalled, UnknownLane, from_database, shown
 
 T = TypeVar("T")
 Connection = psycopg.Connection[tuple[Any, ...]]
 CONNECT_SECONDS = "10"
-
-
-class CannotConnect(OncewardError):
-    """The database cannot be reached."""
-
-
-class NotAllowed(OncewardError):
-    """The role may not do this."""
 
 
 @dataclass
@@ -51,24 +44,23 @@ class Session:
         self.tenant = self.tenant if tenant is None else tenant
 
     @cached_property
-    def conninfo(self) -> str:
-        """May start the embedded server."""
+    def named(self) -> str:
+        """The DSN of the database that is meant; empty when the PG* variables decide.  May start the embedded server."""
         named = self.dsn or os.environ.get("ONCEWARD_DSN") or any(map(os.environ.get, LIBPQ_VARIABLES))
         console = output.stderr()
         with nullcontext() if named or not console.is_terminal else console.status("Starting PostgreSQL …"):
-            found = resolve_dsn(self.dsn)
-        try:
-            given = conninfo_to_dict(found)
-        except psycopg.ProgrammingError:
-            # libpq repeats what it could not read, password included.
-            raise UsageProblem(
-                "cannot read the connection string of the database",
-                hint="Write --dsn or ONCEWARD_DSN like postgresql://user@host:5432/database "
-                'or "host=… dbname=… user=…".',
-            ) from None
+            try:
+                return resolve_dsn(self.dsn)
+            except InvalidArgument as error:
+                raise UsageProblem(error.message, hint=error.hint) from None
+
+    @cached_property
+    def conninfo(self) -> str:
+        """The same, with a limit on the time that connecting may take."""
+        given = conninfo_to_dict(self.named)
         if not given.get("connect_timeout") and not os.environ.get("PGCONNECT_TIMEOUT"):
-            return make_conninfo(found, connect_timeout=CONNECT_SECONDS)
-        return found
+            return make_conninfo(self.named, connect_timeout=CONNECT_SECONDS)
+        return self.named
 
     @property
     def connection(self) -> Connection:
@@ -97,12 +89,11 @@ class Session:
                 install.require_current(self.connection)
             raise
         except psycopg.errors.InsufficientPrivilege as error:
-            raise NotAllowed(
-                str(error.diag.message_primary),
-                detail=f'Connected as role "{self.reach.user}".',
-                hint="An administrator can grant one of onceward_producer, onceward_worker, onceward_operator "
-                f'and onceward_auditor to it: grant onceward_operator to "{self.reach.user}".',
-            ) from error
+            raise self.refused(error, call.sql) from error
+
+    def refused(self, error: psycopg.errors.InsufficientPrivilege, sql: str = "") -> Exception:
+        """The error that names the role which the connected one lacks."""
+        return not_allowed(error, sql, user=self.reach.user) or error
 
     def run_in_lane(self, lane: str, call: Call[T]) -> T:
         """Like run; an unknown lane is answered with the nearest names."""
@@ -122,7 +113,7 @@ class Session:
             known = [info.name for info in self.run(calls.lanes())]
             if lane not in known:
                 raise UnknownLane(
-                    f'lane "{lane}" does not exist',
+                    f'lane "{shown(lane)}" does not exist',
                     detail=f"Known lanes: {', '.join(known[:20])}.",
                     hint=values.did_you_mean(lane, known),
                 )
@@ -130,7 +121,9 @@ class Session:
             tasks = self.run(calls.task_names())
             if task not in tasks:
                 near = values.did_you_mean(task, tasks)
-                output.note(values.join_hints(f'hint: No worker has announced task "{task}".', near) or "")
+                output.note(
+                    values.join_hints(f'hint: No worker has announced task "{shown(task)}".', near) or ""
+                )
         if self.tenant is None and not self.reach.sees_all:
             output.note(
                 f'hint: Role "{self.reach.user}" may not look at all tenants at once. Name one with --tenant.'
@@ -142,57 +135,11 @@ def session_of(ctx: typer.Context) -> Session:
 
 
 def connect(conninfo: str, *, autocommit: bool = True) -> Connection:
-    try:
-        connection = psycopg.connect(
-            conninfo, autocommit=autocommit, application_name="onceward cli", prepare_threshold=None
-        )
-        set_json_loads(jsonsafe.loads, connection)
-    except psycopg.OperationalError as error:
-        raise connect_error(conninfo, error) from None
-    return connection
-
-
-def connect_error(conninfo: str, error: psycopg.OperationalError) -> CannotConnect:
-    """Which database, why, and what to do; without the password."""
-    reason = without_password(conninfo, str(error).strip())
-    return CannotConnect(
-        f"could not connect to {describe(conninfo)}",
-        # libpq indents its own questions ("Is the server running …?") on a line of their own.
-        detail=" ".join(reason.removeprefix("connection failed: ").split()),
-        hint=_connect_hint(reason),
+    connection = connecting.connect(
+        conninfo, autocommit=autocommit, application_name="onceward cli", prepare_threshold=None
     )
-
-
-def _connect_hint(reason: str) -> str:
-    text = reason.lower()
-    if "password" in text or "authentication" in text or 'role "' in text or "pg_hba" in text:
-        return "Check user and password in --dsn, ONCEWARD_DSN, PGPASSWORD or the file ~/.pgpass."
-    if 'database "' in text and "does not exist" in text:
-        return 'Create the database with "createdb", or name another one with --dsn or ONCEWARD_DSN.'
-    if "translate host name" in text or "resolve" in text or "name or service" in text:
-        return "Check the host name in --dsn, ONCEWARD_DSN or PGHOST."
-    if "too many" in text or "remaining connection slots" in text:
-        return "Raise max_connections, or connect through a pooler."
-    return "Start the server, or correct host and port in --dsn, ONCEWARD_DSN or the PG* variables."
-
-
-def describe(conninfo: str) -> str:
-    """`database "shop" on db.example.com:5432 as "app"`, with what is known."""
-    given = conninfo_to_dict(conninfo)
-    host = given.get("host") or given.get("hostaddr") or os.environ.get("PGHOST") or "the local socket"
-    port = given.get("port") or os.environ.get("PGPORT") or "5432"
-    user = given.get("user") or os.environ.get("PGUSER")
-    database = given.get("dbname") or os.environ.get("PGDATABASE") or user
-    text = f'database "{database}" on ' if database else "the database on "
-    text += f"{host}:{port}"
-    return text + (f' as "{user}"' if user else "")
-
-
-def without_password(conninfo: str, text: str) -> str:
-    for secret in (conninfo_to_dict(conninfo).get("password"), os.environ.get("PGPASSWORD")):
-        if secret:
-            text = text.replace(str(secret), "***")
-    return text
+    set_json_loads(jsonsafe.loads, connection)
+    return connection
 
 
 def _fetch(connection: Connection, call: Call[T]) -> T:

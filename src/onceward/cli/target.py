@@ -5,6 +5,7 @@ from __future__ import annotations
 import traceback
 
 from onceward.app import Onceward
+from onceward.cli import values
 from onceward.cli.values import UsageProblem
 from onceward.errors import OncewardError
 
@@ -20,7 +21,8 @@ def load(target: str) -> Onceward:
     module, colon, name = target.partition(":")
     if not (colon and name.isidentifier() and all(part.isidentifier() for part in module.split("."))):
         raise UsageProblem(
-            f"application must be named as package.module:app, got {target!r}", hint=_form_hint(target)
+            f"application must be named as package.module:app, got {values.quoted(target)}",
+            hint=_form_hint(target),
         )
     try:
         return load_app(target)

@@ -12,6 +12,7 @@ from importlib import import_module
 from typing import Any, TypeVar
 
 from onceward.calls import Call, Row
+from onceward.calls.rights import not_allowed
 from onceward.errors import InvalidArgument, from_database
 
 T = TypeVar("T")
@@ -37,7 +38,7 @@ def run(connection: Any, call: Call[T]) -> T:
     try:
         return call.parse(fetch(connection, call))
     except Exception as error:
-        ours = from_database(error)
+        ours = from_database(error) or not_allowed(error, call.sql, user=_user(connection))
         if ours is None:
             raise
         raise ours from error
@@ -48,10 +49,16 @@ async def run_async(connection: Any, call: Call[T]) -> T:
     try:
         return call.parse(await fetch(connection, call))
     except Exception as error:
-        ours = from_database(error)
+        ours = from_database(error) or not_allowed(error, call.sql, user=_user(connection))
         if ours is None:
             raise
         raise ours from error
+
+
+def _user(connection: Any) -> str | None:
+    """Who is connected, where the driver says so: psycopg does."""
+    user = getattr(getattr(connection, "info", None), "user", None)
+    return user if isinstance(user, str) else None
 
 
 def named_placeholders(sql: str) -> str:

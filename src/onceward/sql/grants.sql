@@ -10,25 +10,45 @@ grant usage on schema onceward to onceward_producer, onceward_worker, onceward_o
 
 -- Views run with the rights of the reader, so readers need to read the tables; row-level security narrows that.
 grant select on onceward.jobs, onceward.attempts, onceward.lanes, onceward.workers, onceward.dead_letters,
-                onceward.tasks, onceward.payload_edits,
+                onceward.tasks, onceward.payload_edits, onceward.steps, onceward.partial_completions, onceward.events,
+                onceward.workflows, onceward.workflow_members, onceward.dependencies,
+                onceward.deliveries, onceward.delivery_private,
                 onceward.job_private, onceward.archive_private, onceward.attempt_private, onceward.lane_private,
-                onceward.worker_private, onceward.task_private, onceward.payload_edit_private,
+                onceward.worker_private, onceward.task_private, onceward.payload_edit_private, onceward.step_private,
+                onceward.event_private,
                 onceward.migration_private, onceward.code_private
    to onceward_producer, onceward_worker, onceward_operator, onceward_auditor;
 
 grant execute on function
   onceward.now, onceward.id_at, onceward.current_tenant, onceward.sees_all_tenants, onceward.caller, onceward.fingerprint
    to onceward_producer, onceward_worker, onceward_operator, onceward_auditor;
-grant execute on function onceward.enqueue, onceward.enqueue_many, onceward.declare_lanes, onceward.cancel
+grant execute on function onceward.enqueue, onceward.enqueue_many, onceward.enqueue_workflow, onceward.declare_lanes,
+  onceward.cancel, onceward.cancel_workflow, onceward.emit_event, onceward.deliver
    to onceward_producer, onceward_worker, onceward_operator;
 grant execute on function
   onceward.register_worker, onceward.retire_worker, onceward.heartbeat, onceward.claim, onceward.adopt, onceward.exchange,
   onceward.complete, onceward.fail, onceward.snooze, onceward.release, onceward.progress, onceward.promote,
-  onceward.rescue, onceward.ensure_partitions, onceward.tidy
+  onceward.rescue, onceward.ensure_partitions, onceward.tidy, onceward.finish_step, onceward.fail_step, onceward.steps_of,
+  onceward.sleep, onceward.wait_event, onceward.receive_event, onceward.spawn, onceward.join_jobs, onceward.outcomes_of
    to onceward_worker;
 grant execute on function
-  onceward.requeue, onceward.resolve, onceward.run_now, onceward.add_lane, onceward.pause_lane, onceward.resume_lane
+  onceward.requeue, onceward.requeue_workflow, onceward.resolve, onceward.run_now, onceward.add_lane, onceward.pause_lane, onceward.resume_lane
    to onceward_operator;
+
+grant execute on function onceward.decide_delivery, onceward.delivery_content to onceward_operator;
+grant execute on function onceward.begin_delivery, onceward.settle_delivery, onceward.delivery_content to onceward_worker;
+
+grant select on onceward.schedules, onceward.ticks, onceward.runs,
+                onceward.schedule_private, onceward.tick_private, onceward.run_private
+   to onceward_producer, onceward_worker, onceward_operator, onceward_auditor;
+grant execute on function onceward.next_ticks, onceward.run_key
+   to onceward_producer, onceward_worker, onceward_operator, onceward_auditor;
+grant execute on function
+  onceward.add_schedule, onceward.drop_schedule, onceward.begin_run, onceward.renew_run, onceward.finish_run, onceward.fail_run
+   to onceward_producer, onceward_worker, onceward_operator;
+grant execute on function onceward.declare_schedules to onceward_worker;
+grant execute on function onceward.tick to onceward_worker, onceward_operator;
+grant execute on function onceward.pause_schedule, onceward.resume_schedule, onceward.run_schedule_now to onceward_operator;
 
 -- Row-level security.  The owner's policy lets the engine's own functions work; everybody else sees their tenant.
 do $$
@@ -44,7 +64,8 @@ begin
     execute format('create policy owner_all on onceward.%I to onceward_owner using (true) with check (true)', v_table);
   end loop;
 
-  foreach v_table in array array['job_private', 'archive_private', 'attempt_private', 'payload_edit_private'] loop
+  foreach v_table in array array['job_private', 'archive_private', 'attempt_private', 'payload_edit_private', 'step_private',
+                                 'event_private', 'delivery_private', 'schedule_private', 'tick_private', 'run_private'] loop
     execute format('drop policy if exists own_tenant on onceward.%I', v_table);
     execute format('create policy own_tenant on onceward.%I for select '
                    'to onceward_producer, onceward_worker, onceward_operator, onceward_auditor '

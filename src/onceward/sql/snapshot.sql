@@ -12,6 +12,7 @@ create role onceward_worker nologin;
 
 create sequence onceward.admission_private_id_seq as bigint;
 create sequence onceward.ready_seq as bigint;
+create sequence onceward.recheck_private_id_seq as bigint;
 
 -- tables
 
@@ -50,6 +51,11 @@ create table onceward.archive_default (
   progress jsonb,
   finish_note text,
   last_error jsonb,
+  workflow_id uuid,
+  parent_id uuid,
+  node text,
+  after uuid[],
+  after_policy text,
   constraint archive_default_pkey PRIMARY KEY (id),
   constraint archive_state_known CHECK ((state = ANY (ARRAY['done'::text, 'cancelled'::text, 'resolved'::text])))
 ) -- a partition: DEFAULT;
@@ -82,6 +88,11 @@ create table onceward.archive_private (
   progress jsonb,
   finish_note text,
   last_error jsonb,
+  workflow_id uuid,
+  parent_id uuid,
+  node text,
+  after uuid[],
+  after_policy text,
   constraint archive_private_pkey PRIMARY KEY (id),
   constraint archive_state_known CHECK ((state = ANY (ARRAY['done'::text, 'cancelled'::text, 'resolved'::text])))
 ) partition by RANGE (id);
@@ -103,7 +114,7 @@ create table onceward.attempt_default (
   traceback text,
   retry_at timestamp with time zone,
   constraint attempt_default_pkey PRIMARY KEY (job_id, epoch),
-  constraint attempt_outcome_known CHECK ((outcome = ANY (ARRAY['failed'::text, 'dead_letter'::text, 'snoozed'::text, 'cancelled'::text, 'rescued'::text, 'released'::text])))
+  constraint attempt_outcome_known CHECK ((outcome = ANY (ARRAY['failed'::text, 'dead_letter'::text, 'snoozed'::text, 'suspended'::text, 'cancelled'::text, 'rescued'::text, 'released'::text])))
 ) -- a partition: DEFAULT;
 -- row-level security: enabled and forced
 create table onceward.attempt_private (
@@ -122,7 +133,7 @@ create table onceward.attempt_private (
   fingerprint text,
   traceback text,
   retry_at timestamp with time zone,
-  constraint attempt_outcome_known CHECK ((outcome = ANY (ARRAY['failed'::text, 'dead_letter'::text, 'snoozed'::text, 'cancelled'::text, 'rescued'::text, 'released'::text]))),
+  constraint attempt_outcome_known CHECK ((outcome = ANY (ARRAY['failed'::text, 'dead_letter'::text, 'snoozed'::text, 'suspended'::text, 'cancelled'::text, 'rescued'::text, 'released'::text]))),
   constraint attempt_private_pkey PRIMARY KEY (job_id, epoch)
 ) partition by RANGE (job_id);
 -- row-level security: enabled and forced
@@ -138,6 +149,60 @@ create table onceward.concurrency_private (
   tenant text not null,
   concurrency_key text not null,
   constraint concurrency_private_pkey PRIMARY KEY (tenant, concurrency_key)
+);
+-- row-level security: enabled and forced
+create table onceward.delivery_content_private (
+  id uuid not null,
+  tenant text not null,
+  content jsonb not null,
+  alerts_to jsonb,
+  constraint delivery_content_private_pkey PRIMARY KEY (id)
+);
+-- row-level security: enabled and forced
+create table onceward.delivery_private (
+  id uuid not null,
+  tenant text not null,
+  kind text not null,
+  key text not null,
+  state text not null,
+  tries integer not null default 0,
+  provider text,
+  provider_ref text,
+  created_at timestamp with time zone not null,
+  first_try_at timestamp with time zone,
+  sending_at timestamp with time zone,
+  sending_epoch bigint,
+  unclear_since timestamp with time zone,
+  unclear_provider text,
+  ended_at timestamp with time zone,
+  last_error jsonb,
+  decided_by text,
+  note text,
+  is_alert boolean not null,
+  constraint delivery_end_has_time CHECK (((state = ANY (ARRAY['pending'::text, 'sending'::text])) = (ended_at IS NULL))),
+  constraint delivery_key_once UNIQUE (tenant, key),
+  constraint delivery_kind_known CHECK ((kind = ANY (ARRAY['email'::text, 'slack'::text, 'telegram'::text, 'webhook'::text]))),
+  constraint delivery_private_pkey PRIMARY KEY (id),
+  constraint delivery_sending_has_epoch CHECK (((state <> 'sending'::text) OR (sending_epoch IS NOT NULL))),
+  constraint delivery_state_known CHECK ((state = ANY (ARRAY['pending'::text, 'sending'::text, 'sent'::text, 'uncertain'::text, 'abandoned'::text, 'cancelled'::text])))
+);
+-- row-level security: enabled and forced
+create table onceward.dependency_private (
+  job_id uuid not null,
+  after_id uuid not null,
+  outcome text,
+  verified boolean not null default false,
+  constraint dependency_outcome_known CHECK ((outcome = ANY (ARRAY['done'::text, 'failed'::text]))),
+  constraint dependency_private_pkey PRIMARY KEY (job_id, after_id)
+);
+-- row-level security: enabled and forced
+create table onceward.event_private (
+  tenant text not null,
+  name text not null,
+  payload jsonb,
+  emitted_at timestamp with time zone not null,
+  expires_at timestamp with time zone not null,
+  constraint event_private_pkey PRIMARY KEY (tenant, name)
 );
 -- row-level security: enabled and forced
 create table onceward.job_private (
@@ -170,6 +235,12 @@ create table onceward.job_private (
   cancel_reason text,
   dead_at timestamp with time zone,
   last_error jsonb,
+  workflow_id uuid,
+  parent_id uuid,
+  node text,
+  after uuid[],
+  after_policy text,
+  awaits text,
   constraint job_private_pkey PRIMARY KEY (id),
   constraint job_running_has_lease CHECK (((state = 'running'::text) = (worker_id IS NOT NULL)))
 ) with (autovacuum_analyze_scale_factor=0.1, autovacuum_vacuum_cost_delay=0, autovacuum_vacuum_scale_factor=0.02, autovacuum_vacuum_threshold=5000);
@@ -213,12 +284,146 @@ create table onceward.payload_edit_private (
   constraint payload_edit_private_pkey PRIMARY KEY (job_id, edited_at)
 );
 -- row-level security: enabled and forced
+create table onceward.recheck_private (
+  id bigint not null generated always as identity,
+  kind text not null,
+  job_id uuid,
+  tenant text,
+  event text,
+  constraint recheck_kind_known CHECK ((kind = ANY (ARRAY['job'::text, 'ended'::text, 'again'::text, 'event'::text]))),
+  constraint recheck_private_pkey PRIMARY KEY (id)
+);
+-- row-level security: enabled and forced
+create table onceward.run_private (
+  tenant text not null,
+  key text not null,
+  state text not null,
+  holder text not null,
+  token uuid,
+  epoch bigint not null,
+  attempt integer not null,
+  created_at timestamp with time zone not null,
+  since timestamp with time zone not null,
+  expires_at timestamp with time zone,
+  finished_at timestamp with time zone,
+  result jsonb,
+  error text,
+  constraint run_ended_has_time CHECK (((state = 'running'::text) = (finished_at IS NULL))),
+  constraint run_private_pkey PRIMARY KEY (tenant, key),
+  constraint run_running_has_lease CHECK (((state = 'running'::text) = (expires_at IS NOT NULL))),
+  constraint run_state_known CHECK ((state = ANY (ARRAY['running'::text, 'completed'::text, 'failed'::text])))
+);
+-- row-level security: enabled and forced
+create table onceward.schedule_private (
+  id uuid not null,
+  tenant text not null,
+  name text not null,
+  task text not null,
+  payload jsonb not null,
+  lane text not null,
+  priority integer not null,
+  max_attempts integer not null,
+  retry jsonb,
+  timeout interval,
+  expires_in interval,
+  spec text not null,
+  zone text not null,
+  plan jsonb not null,
+  next_slot text not null,
+  next_at timestamp with time zone not null,
+  missed text not null,
+  catch_up integer not null,
+  grace interval not null,
+  overlap text not null,
+  jitter interval not null,
+  paused_at timestamp with time zone,
+  paused_by text,
+  pause_reason text,
+  source text not null,
+  app text,
+  undeclared_at timestamp with time zone,
+  version bigint not null default 1,
+  created_at timestamp with time zone not null,
+  changed_at timestamp with time zone not null,
+  changed_by text not null,
+  last_slot text,
+  last_fire_at timestamp with time zone,
+  last_ticked_at timestamp with time zone,
+  last_outcome text,
+  last_job_id uuid,
+  constraint schedule_missed_known CHECK ((missed = ANY (ARRAY['none'::text, 'latest'::text, 'all'::text]))),
+  constraint schedule_name_is_unique UNIQUE (tenant, name),
+  constraint schedule_overlap_known CHECK ((overlap = ANY (ARRAY['skip'::text, 'queue'::text, 'allow'::text]))),
+  constraint schedule_private_pkey PRIMARY KEY (id),
+  constraint schedule_source_known CHECK ((source = ANY (ARRAY['code'::text, 'person'::text])))
+) with (fillfactor=50);
+-- row-level security: enabled and forced
+create table onceward.step_default (
+  job_id uuid not null,
+  name text not null,
+  tenant text not null,
+  task text not null,
+  kind text not null,
+  state text not null,
+  seq bigint not null,
+  epoch bigint not null,
+  attempt integer not null,
+  tries integer not null,
+  started_at timestamp with time zone not null,
+  finished_at timestamp with time zone,
+  until timestamp with time zone,
+  result jsonb,
+  error jsonb,
+  version text,
+  constraint step_default_pkey PRIMARY KEY (job_id, name),
+  constraint step_kind_known CHECK ((kind = ANY (ARRAY['step'::text, 'transaction'::text, 'sleep'::text, 'event'::text, 'spawn'::text, 'join'::text]))),
+  constraint step_state_known CHECK ((state = ANY (ARRAY['done'::text, 'failed'::text, 'waiting'::text])))
+) -- a partition: DEFAULT;
+-- row-level security: enabled and forced
+create table onceward.step_private (
+  job_id uuid not null,
+  name text not null,
+  tenant text not null,
+  task text not null,
+  kind text not null,
+  state text not null,
+  seq bigint not null,
+  epoch bigint not null,
+  attempt integer not null,
+  tries integer not null,
+  started_at timestamp with time zone not null,
+  finished_at timestamp with time zone,
+  until timestamp with time zone,
+  result jsonb,
+  error jsonb,
+  version text,
+  constraint step_kind_known CHECK ((kind = ANY (ARRAY['step'::text, 'transaction'::text, 'sleep'::text, 'event'::text, 'spawn'::text, 'join'::text]))),
+  constraint step_private_pkey PRIMARY KEY (job_id, name),
+  constraint step_state_known CHECK ((state = ANY (ARRAY['done'::text, 'failed'::text, 'waiting'::text])))
+) partition by RANGE (job_id);
+-- row-level security: enabled and forced
 create table onceward.task_private (
   name text not null,
   resolve_check text,
   first_seen_at timestamp with time zone not null,
   last_seen_at timestamp with time zone not null,
   constraint task_private_pkey PRIMARY KEY (name)
+);
+-- row-level security: enabled and forced
+create table onceward.tick_private (
+  schedule_id uuid not null,
+  slot text not null,
+  tenant text not null,
+  schedule text not null,
+  fire_at timestamp with time zone not null,
+  outcome text not null,
+  slots bigint not null default 1,
+  job_id uuid,
+  reason text,
+  ticked_at timestamp with time zone not null,
+  constraint tick_fired_has_job CHECK (((outcome = 'fired'::text) = (job_id IS NOT NULL))),
+  constraint tick_outcome_known CHECK ((outcome = ANY (ARRAY['fired'::text, 'missed'::text, 'skipped'::text, 'failed'::text]))),
+  constraint tick_private_pkey PRIMARY KEY (schedule_id, slot)
 );
 -- row-level security: enabled and forced
 create table onceward.worker_private (
@@ -244,14 +449,26 @@ create table onceward.worker_private (
 
 -- indexes
 
+CREATE INDEX archive_default_workflow_id_idx ON onceward.archive_default USING btree (workflow_id) WHERE (workflow_id IS NOT NULL);
+CREATE INDEX archive_workflow_idx ON ONLY onceward.archive_private USING btree (workflow_id) WHERE (workflow_id IS NOT NULL);
+CREATE INDEX delivery_trouble_idx ON onceward.delivery_private USING btree (state, id) WHERE (state = ANY (ARRAY['uncertain'::text, 'abandoned'::text]));
+CREATE INDEX dependency_after_idx ON onceward.dependency_private USING btree (after_id);
+CREATE INDEX dependency_outcome_idx ON onceward.dependency_private USING btree (job_id, outcome);
+CREATE INDEX event_expires_idx ON onceward.event_private USING btree (expires_at);
+CREATE INDEX job_awaits_idx ON onceward.job_private USING btree (tenant, awaits) WHERE (awaits IS NOT NULL);
 CREATE INDEX job_cancel_idx ON onceward.job_private USING btree (worker_id) WHERE ((state = 'running'::text) AND (cancel_at IS NOT NULL));
 CREATE INDEX job_dead_idx ON onceward.job_private USING btree (dead_at) WHERE (state = 'dead_letter'::text);
 CREATE INDEX job_expires_idx ON onceward.job_private USING btree (expires_at) WHERE ((expires_at IS NOT NULL) AND (state = ANY (ARRAY['scheduled'::text, 'ready'::text, 'blocked'::text])));
-CREATE INDEX job_key_idx ON onceward.job_private USING btree (tenant, concurrency_key, state, priority DESC, id) WHERE (concurrency_key IS NOT NULL);
+CREATE INDEX job_key_idx ON onceward.job_private USING btree (tenant, concurrency_key, state, priority DESC, id) WHERE ((concurrency_key IS NOT NULL) AND (awaits IS NULL));
 CREATE INDEX job_ready_idx ON onceward.job_private USING btree (lane, priority DESC, ready_seq) WHERE (state = 'ready'::text);
 CREATE INDEX job_running_idx ON onceward.job_private USING btree (worker_id) WHERE (state = 'running'::text);
 CREATE INDEX job_scheduled_idx ON onceward.job_private USING btree (run_at) WHERE (state = 'scheduled'::text);
+CREATE INDEX job_workflow_idx ON onceward.job_private USING btree (workflow_id) WHERE (workflow_id IS NOT NULL);
 CREATE INDEX key_expires_idx ON onceward.key_private USING btree (expires_at) WHERE (expires_at IS NOT NULL);
+CREATE INDEX run_old_idx ON onceward.run_private USING btree (since);
+CREATE INDEX schedule_next_idx ON onceward.schedule_private USING btree (next_at) WHERE (paused_at IS NULL);
+CREATE INDEX tick_old_idx ON onceward.tick_private USING btree (ticked_at);
+CREATE INDEX tick_recent_idx ON onceward.tick_private USING btree (schedule_id, ticked_at DESC);
 
 -- row-level security
 
@@ -265,6 +482,12 @@ create policy owner_all on onceward.attempt_private for all to onceward_owner us
 create policy everyone_reads on onceward.code_private for select to onceward_auditor, onceward_operator, onceward_producer, onceward_worker using (true);
 create policy owner_all on onceward.code_private for all to onceward_owner using (true) with check (true);
 create policy owner_all on onceward.concurrency_private for all to onceward_owner using (true) with check (true);
+create policy owner_all on onceward.delivery_content_private for all to onceward_owner using (true) with check (true);
+create policy own_tenant on onceward.delivery_private for select to onceward_auditor, onceward_operator, onceward_producer, onceward_worker using (((tenant = ( SELECT onceward.current_tenant() AS current_tenant)) OR ( SELECT onceward.sees_all_tenants() AS sees_all_tenants)));
+create policy owner_all on onceward.delivery_private for all to onceward_owner using (true) with check (true);
+create policy owner_all on onceward.dependency_private for all to onceward_owner using (true) with check (true);
+create policy own_tenant on onceward.event_private for select to onceward_auditor, onceward_operator, onceward_producer, onceward_worker using (((tenant = ( SELECT onceward.current_tenant() AS current_tenant)) OR ( SELECT onceward.sees_all_tenants() AS sees_all_tenants)));
+create policy owner_all on onceward.event_private for all to onceward_owner using (true) with check (true);
 create policy own_tenant on onceward.job_private for select to onceward_auditor, onceward_operator, onceward_producer, onceward_worker using (((tenant = ( SELECT onceward.current_tenant() AS current_tenant)) OR ( SELECT onceward.sees_all_tenants() AS sees_all_tenants)));
 create policy owner_all on onceward.job_private for all to onceward_owner using (true) with check (true);
 create policy owner_all on onceward.key_private for all to onceward_owner using (true) with check (true);
@@ -274,8 +497,18 @@ create policy everyone_reads on onceward.migration_private for select to oncewar
 create policy owner_all on onceward.migration_private for all to onceward_owner using (true) with check (true);
 create policy own_tenant on onceward.payload_edit_private for select to onceward_auditor, onceward_operator, onceward_producer, onceward_worker using (((tenant = ( SELECT onceward.current_tenant() AS current_tenant)) OR ( SELECT onceward.sees_all_tenants() AS sees_all_tenants)));
 create policy owner_all on onceward.payload_edit_private for all to onceward_owner using (true) with check (true);
+create policy owner_all on onceward.recheck_private for all to onceward_owner using (true) with check (true);
+create policy own_tenant on onceward.run_private for select to onceward_auditor, onceward_operator, onceward_producer, onceward_worker using (((tenant = ( SELECT onceward.current_tenant() AS current_tenant)) OR ( SELECT onceward.sees_all_tenants() AS sees_all_tenants)));
+create policy owner_all on onceward.run_private for all to onceward_owner using (true) with check (true);
+create policy own_tenant on onceward.schedule_private for select to onceward_auditor, onceward_operator, onceward_producer, onceward_worker using (((tenant = ( SELECT onceward.current_tenant() AS current_tenant)) OR ( SELECT onceward.sees_all_tenants() AS sees_all_tenants)));
+create policy owner_all on onceward.schedule_private for all to onceward_owner using (true) with check (true);
+create policy owner_all on onceward.step_default for all to onceward_owner using (true) with check (true);
+create policy own_tenant on onceward.step_private for select to onceward_auditor, onceward_operator, onceward_producer, onceward_worker using (((tenant = ( SELECT onceward.current_tenant() AS current_tenant)) OR ( SELECT onceward.sees_all_tenants() AS sees_all_tenants)));
+create policy owner_all on onceward.step_private for all to onceward_owner using (true) with check (true);
 create policy everyone_reads on onceward.task_private for select to onceward_auditor, onceward_operator, onceward_producer, onceward_worker using (true);
 create policy owner_all on onceward.task_private for all to onceward_owner using (true) with check (true);
+create policy own_tenant on onceward.tick_private for select to onceward_auditor, onceward_operator, onceward_producer, onceward_worker using (((tenant = ( SELECT onceward.current_tenant() AS current_tenant)) OR ( SELECT onceward.sees_all_tenants() AS sees_all_tenants)));
+create policy owner_all on onceward.tick_private for all to onceward_owner using (true) with check (true);
 create policy everyone_reads on onceward.worker_private for select to onceward_auditor, onceward_operator, onceward_producer, onceward_worker using (true);
 create policy owner_all on onceward.worker_private for all to onceward_owner using (true) with check (true);
 
@@ -352,6 +585,92 @@ create view onceward.dead_letters with (security_invoker=true) as
     last_error ->> 'fingerprint'::text AS fingerprint
    FROM onceward.job_private j
   WHERE state = 'dead_letter'::text;
+create view onceward.deliveries with (security_invoker=true) as
+ SELECT d.id,
+    d.tenant,
+    d.kind,
+    d.key,
+    d.state,
+    d.tries,
+    d.provider,
+    d.provider_ref,
+    d.created_at,
+    d.first_try_at,
+    d.sending_at,
+        CASE
+            WHEN j.state = 'scheduled'::text THEN j.run_at
+            ELSE NULL::timestamp with time zone
+        END AS next_try_at,
+    d.unclear_since,
+    d.ended_at,
+    d.last_error ->> 'type'::text AS error_type,
+    d.last_error ->> 'category'::text AS category,
+    d.last_error ->> 'message'::text AS message,
+    d.decided_by,
+    d.note,
+    d.is_alert
+   FROM onceward.delivery_private d
+     LEFT JOIN onceward.job_private j ON j.id = d.id;
+create view onceward.dependencies with (security_invoker=true) as
+ SELECT j.workflow_id,
+    j.tenant,
+    j.id AS job_id,
+    j.node,
+    j.task,
+    j.state,
+    'after'::text AS relation,
+    u.after_id,
+    j.after_policy,
+    NOT j.awaits IS DISTINCT FROM 'jobs'::text AS waits
+   FROM onceward.job_private j
+     CROSS JOIN LATERAL unnest(j.after) u(after_id)
+UNION ALL
+ SELECT a.workflow_id,
+    a.tenant,
+    a.id AS job_id,
+    a.node,
+    a.task,
+    a.state,
+    'after'::text AS relation,
+    u.after_id,
+    a.after_policy,
+    false AS waits
+   FROM onceward.archive_private a
+     CROSS JOIN LATERAL unnest(a.after) u(after_id)
+UNION ALL
+ SELECT j.workflow_id,
+    j.tenant,
+    j.id AS job_id,
+    j.node,
+    j.task,
+    j.state,
+    'spawned'::text AS relation,
+    j.parent_id AS after_id,
+    NULL::text AS after_policy,
+    false AS waits
+   FROM onceward.job_private j
+  WHERE j.parent_id IS NOT NULL
+UNION ALL
+ SELECT a.workflow_id,
+    a.tenant,
+    a.id AS job_id,
+    a.node,
+    a.task,
+    a.state,
+    'spawned'::text AS relation,
+    a.parent_id AS after_id,
+    NULL::text AS after_policy,
+    false AS waits
+   FROM onceward.archive_private a
+  WHERE a.parent_id IS NOT NULL;
+create view onceward.events with (security_invoker=true) as
+ SELECT tenant,
+    name,
+    payload,
+    emitted_at,
+    expires_at
+   FROM onceward.event_private e
+  WHERE expires_at > onceward.now();
 create view onceward.jobs with (security_invoker=true) as
  SELECT j.id,
     j.tenant,
@@ -380,7 +699,13 @@ create view onceward.jobs with (security_invoker=true) as
     j.headers,
     j.last_error,
     j.cancel_at,
-    j.cancel_reason AS note
+    j.cancel_reason AS note,
+    COALESCE(j.workflow_id, j.id) AS workflow_id,
+    j.parent_id,
+    j.node,
+    j.after,
+    j.after_policy,
+    j.awaits
    FROM onceward.job_private j
 UNION ALL
  SELECT a.id,
@@ -410,7 +735,13 @@ UNION ALL
     a.headers,
     a.last_error,
     NULL::timestamp with time zone AS cancel_at,
-    a.finish_note AS note
+    a.finish_note AS note,
+    COALESCE(a.workflow_id, a.id) AS workflow_id,
+    a.parent_id,
+    a.node,
+    a.after,
+    a.after_policy,
+    NULL::text AS awaits
    FROM onceward.archive_private a;
 create view onceward.lanes with (security_invoker=true) as
  SELECT l.name,
@@ -437,6 +768,29 @@ create view onceward.lanes with (security_invoker=true) as
             min(j.run_at) FILTER (WHERE j.state = 'ready'::text) AS oldest_ready_at
            FROM onceward.job_private j
           GROUP BY j.lane) c ON c.lane = l.name;
+create view onceward.partial_completions with (security_invoker=true) as
+ SELECT j.id AS job_id,
+    j.tenant,
+    j.lane,
+    j.task,
+    j.state,
+    j.attempt,
+    j.max_attempts,
+    s.done,
+    s.failed,
+    s.last_done,
+    s.last_failed,
+    j.last_error,
+    j.run_at
+   FROM onceward.jobs j
+     CROSS JOIN LATERAL ( SELECT count(*) FILTER (WHERE s_1.state = 'done'::text) AS done,
+            count(*) FILTER (WHERE s_1.state = 'failed'::text) AS failed,
+            (array_agg(s_1.name ORDER BY s_1.finished_at DESC, s_1.seq DESC) FILTER (WHERE s_1.state = 'done'::text))[1] AS last_done,
+            (array_agg(s_1.name ORDER BY s_1.finished_at DESC, s_1.seq DESC) FILTER (WHERE s_1.state = 'failed'::text))[1] AS last_failed,
+            COALESCE(bool_or(s_1.state = 'waiting'::text AND s_1.until = j.run_at), false) AS is_suspended
+           FROM onceward.step_private s_1
+          WHERE s_1.job_id = j.id) s
+  WHERE s.done > 0 AND ((j.state = ANY (ARRAY['dead_letter'::text, 'cancelled'::text, 'resolved'::text])) OR j.state = 'scheduled'::text AND j.last_error IS NOT NULL AND NOT s.is_suspended);
 create view onceward.payload_edits with (security_invoker=true) as
  SELECT job_id,
     edited_at,
@@ -444,12 +798,113 @@ create view onceward.payload_edits with (security_invoker=true) as
     edited_by,
     payload_before
    FROM onceward.payload_edit_private e;
+create view onceward.runs with (security_invoker=true) as
+ SELECT tenant,
+    key,
+    state,
+    holder,
+    epoch,
+    attempt,
+    created_at,
+    since,
+    expires_at,
+    state = 'running'::text AND expires_at <= onceward.now() AS abandoned,
+    finished_at,
+    result,
+    error
+   FROM onceward.run_private r;
+create view onceward.schedules with (security_invoker=true) as
+ SELECT id,
+    tenant,
+    name,
+    task,
+    lane,
+    spec,
+    zone,
+        CASE
+            WHEN paused_at IS NOT NULL THEN 'paused'::text
+            ELSE 'active'::text
+        END AS state,
+        CASE
+            WHEN paused_at IS NULL THEN next_slot
+            ELSE NULL::text
+        END AS next_slot,
+        CASE
+            WHEN paused_at IS NULL THEN next_at
+            ELSE NULL::timestamp with time zone
+        END AS next_at,
+    payload,
+    priority,
+    max_attempts,
+    retry,
+    timeout,
+    expires_in,
+    missed,
+    catch_up,
+    grace,
+    overlap,
+    jitter,
+    paused_at,
+    paused_by,
+    pause_reason,
+    source,
+    app,
+    undeclared_at IS NULL AS declared,
+    version,
+    created_at,
+    changed_at,
+    changed_by,
+    last_slot,
+    last_fire_at,
+    last_ticked_at,
+    last_outcome,
+    last_job_id
+   FROM onceward.schedule_private s;
+create view onceward.steps with (security_invoker=true) as
+ SELECT s.job_id,
+    s.name,
+    s.tenant,
+    s.task,
+    s.kind,
+        CASE
+            WHEN w.is_over THEN 'done'::text
+            ELSE s.state
+        END AS state,
+    s.seq,
+    s.attempt,
+    s.tries,
+    s.started_at,
+    w.finished_at,
+    w.finished_at - s.started_at AS took,
+    s.until,
+    s.result,
+    s.error,
+    s.version
+   FROM onceward.step_private s
+     CROSS JOIN LATERAL ( SELECT s.kind = 'sleep'::text AND s.state = 'waiting'::text AND s.until <= onceward.now() AS is_over) o
+     CROSS JOIN LATERAL ( SELECT o.is_over,
+                CASE
+                    WHEN o.is_over THEN s.until
+                    ELSE s.finished_at
+                END AS finished_at) w;
 create view onceward.tasks with (security_invoker=true) as
  SELECT name,
     resolve_check,
     first_seen_at,
     last_seen_at
    FROM onceward.task_private t;
+create view onceward.ticks with (security_invoker=true) as
+ SELECT schedule_id,
+    tenant,
+    schedule,
+    slot,
+    fire_at,
+    outcome,
+    slots,
+    job_id,
+    reason,
+    ticked_at
+   FROM onceward.tick_private t;
 create view onceward.workers with (security_invoker=true) as
  SELECT id,
     name,
@@ -474,38 +929,153 @@ create view onceward.workers with (security_invoker=true) as
            FROM onceward.job_private j
           WHERE j.state = 'running'::text AND j.worker_id = w.id) AS running
    FROM onceward.worker_private w;
+create view onceward.workflow_members with (security_invoker=true) as
+ SELECT j.workflow_id,
+    j.tenant,
+    j.id AS job_id,
+    j.state,
+    j.created_at,
+    NULL::timestamp with time zone AS finished_at
+   FROM onceward.job_private j
+  WHERE j.workflow_id IS NOT NULL
+UNION ALL
+ SELECT a.workflow_id,
+    a.tenant,
+    a.id AS job_id,
+    a.state,
+    a.created_at,
+    a.finished_at
+   FROM onceward.archive_private a
+  WHERE a.workflow_id IS NOT NULL
+UNION ALL
+ SELECT j.id AS workflow_id,
+    j.tenant,
+    j.id AS job_id,
+    j.state,
+    j.created_at,
+    NULL::timestamp with time zone AS finished_at
+   FROM onceward.job_private j
+  WHERE j.workflow_id IS NULL AND ((EXISTS ( SELECT
+           FROM onceward.job_private m
+          WHERE m.workflow_id = j.id AND m.tenant = j.tenant)) OR (EXISTS ( SELECT
+           FROM onceward.archive_private m
+          WHERE m.workflow_id = j.id AND m.tenant = j.tenant)))
+UNION ALL
+ SELECT a.id AS workflow_id,
+    a.tenant,
+    a.id AS job_id,
+    a.state,
+    a.created_at,
+    a.finished_at
+   FROM onceward.archive_private a
+  WHERE a.workflow_id IS NULL AND ((EXISTS ( SELECT
+           FROM onceward.job_private m
+          WHERE m.workflow_id = a.id AND m.tenant = a.tenant)) OR (EXISTS ( SELECT
+           FROM onceward.archive_private m
+          WHERE m.workflow_id = a.id AND m.tenant = a.tenant)));
+create view onceward.workflows with (security_invoker=true) as
+ SELECT workflow_id AS id,
+    tenant,
+        CASE
+            WHEN bool_or(state = 'dead_letter'::text) THEN 'dead_letter'::text
+            WHEN bool_or(state = ANY (ARRAY['scheduled'::text, 'ready'::text, 'running'::text, 'blocked'::text])) THEN 'running'::text
+            WHEN bool_or(state = 'cancelled'::text) THEN 'cancelled'::text
+            ELSE 'done'::text
+        END AS state,
+    count(*) AS jobs,
+    count(*) FILTER (WHERE state = 'done'::text) AS done,
+    count(*) FILTER (WHERE state = ANY (ARRAY['scheduled'::text, 'ready'::text, 'running'::text, 'blocked'::text])) AS live,
+    count(*) FILTER (WHERE state = 'dead_letter'::text) AS dead_letters,
+    count(*) FILTER (WHERE state = ANY (ARRAY['cancelled'::text, 'resolved'::text])) AS stopped,
+    min(created_at) AS created_at,
+        CASE
+            WHEN bool_and(finished_at IS NOT NULL) THEN max(finished_at)
+            ELSE NULL::timestamp with time zone
+        END AS finished_at
+   FROM onceward.workflow_members m
+  GROUP BY workflow_id, tenant;
 
 -- functions
 
+create function onceward.add_dependencies(p_job_ids uuid[], p_after uuid[])
+  returns void language plpgsql volatile set search_path=pg_catalog, pg_temp;
 create function onceward.add_lane(p_name text, p_max_payload_bytes integer DEFAULT NULL::integer, p_max_result_bytes integer DEFAULT NULL::integer)
   returns boolean language plpgsql volatile security definer set search_path=pg_catalog, pg_temp;
+create function onceward.add_schedule(p_name text, p_task text, p_spec text, p_zone text DEFAULT NULL::text, p_payload jsonb DEFAULT '{}'::jsonb, p_lane text DEFAULT 'default'::text, p_priority integer DEFAULT 0, p_max_attempts integer DEFAULT 8, p_retry jsonb DEFAULT NULL::jsonb, p_timeout interval DEFAULT NULL::interval, p_expires_in interval DEFAULT NULL::interval, p_missed text DEFAULT 'latest'::text, p_catch_up integer DEFAULT 1000, p_grace interval DEFAULT '00:01:00'::interval, p_overlap text DEFAULT 'skip'::text, p_jitter interval DEFAULT '00:00:00'::interval, p_tenant text DEFAULT NULL::text)
+  returns TABLE(outcome text, next_slot text, next_at timestamp with time zone) language plpgsql volatile security definer set search_path=pg_catalog, pg_temp;
 create function onceward.admit(p_keys jsonb)
   returns integer language plpgsql volatile set enable_bitmapscan=off set enable_hashjoin=off set enable_mergejoin=off set enable_seqscan=off set jit=off set search_path=pg_catalog, pg_temp;
 create function onceward.adopt(p_worker_id uuid, p_known uuid[])
   returns TABLE(job_id uuid, epoch bigint, task text, payload jsonb, lane text, priority smallint, ready_seq bigint, attempt integer, max_attempts integer, tenant text, timeout interval, headers jsonb, key text) language sql stable security definer set search_path=pg_catalog, pg_temp;
+create function onceward.alert_content(p_kind text, p_content jsonb, p_subject text, p_text text)
+  returns jsonb language sql immutable set search_path=pg_catalog, pg_temp;
+create function onceward.alert_delivery(p_delivery_id uuid)
+  returns void language plpgsql volatile set search_path=pg_catalog, pg_temp;
 create function onceward.archive_one(p_job_id uuid, p_state text, p_note text)
   returns void language plpgsql volatile set search_path=pg_catalog, pg_temp;
 create function onceward.ask_admission(p_tenant text, p_key text)
   returns void language sql volatile set search_path=pg_catalog, pg_temp;
+create function onceward.ask_dependents(p_job_id uuid, p_lane text)
+  returns void language plpgsql volatile set search_path=pg_catalog, pg_temp;
 create function onceward.bad_argument(p_name text, p_value text, p_rule text, p_hint text DEFAULT NULL::text)
   returns void language plpgsql immutable set search_path=pg_catalog, pg_temp;
+create function onceward.bad_content(p_field text, p_rule text, p_hint text DEFAULT NULL::text)
+  returns void language plpgsql immutable set search_path=pg_catalog, pg_temp;
+create function onceward.begin_delivery(p_job_id uuid, p_epoch bigint, p_provider text DEFAULT NULL::text)
+  returns TABLE(kind text, key text, tenant text, content jsonb, tries integer, first_try_at timestamp with time zone, sending_at timestamp with time zone, unclear_since timestamp with time zone, unclear_provider text) language plpgsql volatile security definer set lock_timeout=2s set search_path=pg_catalog, pg_temp;
+create function onceward.begin_run(p_key text, p_holder text, p_lease interval DEFAULT '00:05:00'::interval, p_tenant text DEFAULT NULL::text, p_token uuid DEFAULT NULL::uuid)
+  returns TABLE(acquired boolean, state text, epoch bigint, attempt integer, holder text, since timestamp with time zone, expires_at timestamp with time zone, finished_at timestamp with time zone, result jsonb, error text) language plpgsql volatile security definer set search_path=pg_catalog, pg_temp;
 create function onceward.caller()
   returns name language sql stable;
 create function onceward.cancel(p_job_id uuid, p_reason text DEFAULT NULL::text, p_epoch bigint DEFAULT NULL::bigint)
   returns text language plpgsql volatile security definer set search_path=pg_catalog, pg_temp;
 create function onceward.cancel_of_finished(p_job_id uuid, p_epoch bigint)
   returns text language plpgsql volatile set search_path=pg_catalog, pg_temp;
+create function onceward.cancel_workflow(p_workflow_id uuid, p_reason text DEFAULT NULL::text)
+  returns integer language plpgsql volatile security definer set search_path=pg_catalog, pg_temp;
+create function onceward.canonical_json(p_value jsonb)
+  returns text language plpgsql immutable set search_path=pg_catalog, pg_temp;
+create function onceward.check_address(p_content jsonb, p_field text, p_required boolean)
+  returns void language plpgsql immutable set search_path=pg_catalog, pg_temp;
+create function onceward.check_after(p_tenant text, p_after uuid[], p_policy text, p_workflow_id uuid)
+  returns uuid language plpgsql stable set enable_hashjoin=off set enable_mergejoin=off set enable_seqscan=off set jit=off set search_path=pg_catalog, pg_temp;
+create function onceward.check_alerts_to(p_alerts_to jsonb)
+  returns void language plpgsql immutable set search_path=pg_catalog, pg_temp;
+create function onceward.check_delivery(p_kind text, p_content jsonb)
+  returns void language plpgsql immutable set search_path=pg_catalog, pg_temp;
+create function onceward.check_email(p_content jsonb)
+  returns void language plpgsql immutable set search_path=pg_catalog, pg_temp;
+create function onceward.check_event_name(p_name text)
+  returns void language plpgsql immutable set search_path=pg_catalog, pg_temp;
 create function onceward.check_job_arguments(p_task text, p_priority integer, p_run_at timestamp with time zone, p_expires_at timestamp with time zone, p_timeout interval, p_max_attempts integer, p_retry jsonb, p_tenant text, p_concurrency_key text, p_concurrency_limit integer, p_headers jsonb)
+  returns void language plpgsql stable set search_path=pg_catalog, pg_temp;
+create function onceward.check_join(p_job_id uuid, p_job_ids uuid[])
   returns void language plpgsql stable set search_path=pg_catalog, pg_temp;
 create function onceward.check_key(p_key text)
   returns void language plpgsql immutable set search_path=pg_catalog, pg_temp;
+create function onceward.check_lease(p_lease interval)
+  returns void language plpgsql immutable set search_path=pg_catalog, pg_temp;
 create function onceward.check_limit(p_limit integer)
+  returns void language plpgsql immutable set search_path=pg_catalog, pg_temp;
+create function onceward.check_nodes(p_nodes jsonb)
+  returns void language plpgsql immutable set search_path=pg_catalog, pg_temp;
+create function onceward.check_payload(p_payload jsonb)
   returns void language plpgsql immutable set search_path=pg_catalog, pg_temp;
 create function onceward.check_result_size(p_job_id uuid, p_result jsonb)
   returns void language plpgsql stable set search_path=pg_catalog, pg_temp;
 create function onceward.check_retry(p_retry jsonb)
   returns void language plpgsql immutable set search_path=pg_catalog, pg_temp;
-create function onceward.check_tenant(p_tenant text)
+create function onceward.check_run_at(p_run_at timestamp with time zone)
+  returns void language plpgsql stable set search_path=pg_catalog, pg_temp;
+create function onceward.check_schedule(p_row onceward.schedule_private)
+  returns void language plpgsql stable set search_path=pg_catalog, pg_temp;
+create function onceward.check_step_name(p_name text)
+  returns void language plpgsql immutable set search_path=pg_catalog, pg_temp;
+create function onceward.check_tenant(p_tenant text, p_what text DEFAULT 'job'::text)
+  returns void language plpgsql stable set search_path=pg_catalog, pg_temp;
+create function onceward.check_text(p_content jsonb, p_field text, p_most integer, p_required boolean, p_header boolean DEFAULT false)
+  returns void language plpgsql immutable set search_path=pg_catalog, pg_temp;
+create function onceward.check_zone(p_zone text)
   returns void language plpgsql stable set search_path=pg_catalog, pg_temp;
 create function onceward.claim(p_worker_id uuid, p_lanes text[] DEFAULT ARRAY['default'::text], p_max integer DEFAULT 1)
   returns TABLE(job_id uuid, epoch bigint, task text, payload jsonb, lane text, priority smallint, ready_seq bigint, attempt integer, max_attempts integer, tenant text, timeout interval, headers jsonb, key text) language plpgsql volatile security definer set search_path=pg_catalog, pg_temp;
@@ -515,20 +1085,60 @@ create function onceward.claim_lanes(p_worker_id uuid, p_lanes text[], p_limits 
   returns SETOF onceward.job_private language plpgsql volatile set search_path=pg_catalog, pg_temp;
 create function onceward.complete(p_job_id uuid, p_epoch bigint, p_result jsonb DEFAULT NULL::jsonb)
   returns void language plpgsql volatile security definer set lock_timeout=2s set search_path=pg_catalog, pg_temp;
+create function onceward.count_ticks(p_plan jsonb, p_after timestamp with time zone, p_until timestamp with time zone)
+  returns bigint language plpgsql stable set search_path=pg_catalog, pg_temp;
+create function onceward.cron_field(p_field text, p_text text, p_low integer, p_high integer, p_names text[])
+  returns integer[] language plpgsql immutable set search_path=pg_catalog, pg_temp;
+create function onceward.cron_plan(p_spec text, p_zone text)
+  returns jsonb language plpgsql immutable set search_path=pg_catalog, pg_temp;
+create function onceward.cron_value(p_field text, p_text text, p_low integer, p_high integer, p_names text[])
+  returns integer language plpgsql immutable set search_path=pg_catalog, pg_temp;
 create function onceward.current_tenant()
   returns text language sql stable;
+create function onceward.day_ticks(p_plan jsonb, p_day date)
+  returns TABLE(local_at timestamp without time zone, fire_at timestamp with time zone) language plpgsql stable set search_path=pg_catalog, pg_temp;
+create function onceward.decide_delivery(p_delivery_id uuid, p_decision text, p_note text)
+  returns text language plpgsql volatile security definer set search_path=pg_catalog, pg_temp;
+create function onceward.decide_waiting(p_job_ids uuid[])
+  returns integer language plpgsql volatile set enable_hashjoin=off set enable_mergejoin=off set enable_seqscan=off set jit=off set search_path=pg_catalog, pg_temp;
 create function onceward.declare_lanes(p_names text[])
   returns integer language plpgsql volatile security definer set search_path=pg_catalog, pg_temp;
+create function onceward.declare_schedules(p_app text, p_schedules jsonb)
+  returns TABLE(name text, outcome text) language plpgsql volatile security definer set search_path=pg_catalog, pg_temp;
+create function onceward.deliver(p_kind text, p_key text, p_content jsonb, p_tenant text DEFAULT NULL::text, p_run_at timestamp with time zone DEFAULT NULL::timestamp with time zone, p_expires_at timestamp with time zone DEFAULT NULL::timestamp with time zone, p_priority integer DEFAULT 0, p_retry jsonb DEFAULT NULL::jsonb, p_max_attempts integer DEFAULT NULL::integer, p_alerts_to jsonb DEFAULT NULL::jsonb)
+  returns TABLE(delivery_id uuid, created boolean, state text) language plpgsql volatile security definer set search_path=pg_catalog, pg_temp;
+create function onceward.delivery_content(p_delivery_id uuid)
+  returns jsonb language plpgsql stable security definer set search_path=pg_catalog, pg_temp;
+create function onceward.delivery_follows(p_job_id uuid, p_job_state text, p_error jsonb)
+  returns void language plpgsql volatile set search_path=pg_catalog, pg_temp;
+create function onceward.delivery_retry(p_kind text)
+  returns jsonb language sql immutable set search_path=pg_catalog, pg_temp;
+create function onceward.drop_edges(p_job_ids uuid[])
+  returns void language sql volatile set search_path=pg_catalog, pg_temp;
+create function onceward.drop_schedule(p_name text, p_tenant text DEFAULT NULL::text)
+  returns void language plpgsql volatile security definer set search_path=pg_catalog, pg_temp;
+create function onceward.emit_event(p_name text, p_payload jsonb DEFAULT NULL::jsonb, p_tenant text DEFAULT NULL::text, p_keep interval DEFAULT '30 days'::interval)
+  returns boolean language plpgsql volatile security definer set search_path=pg_catalog, pg_temp;
 create function onceward.end_attempt(p_job onceward.job_private, p_state text, p_run_at timestamp with time zone, p_error jsonb)
   returns void language plpgsql volatile set search_path=pg_catalog, pg_temp;
 create function onceward.end_cancelled(p_job onceward.job_private, p_reason text)
   returns void language plpgsql volatile set search_path=pg_catalog, pg_temp;
-create function onceward.enqueue(p_task text, p_payload jsonb DEFAULT '{}'::jsonb, p_lane text DEFAULT 'default'::text, p_priority integer DEFAULT 0, p_run_at timestamp with time zone DEFAULT NULL::timestamp with time zone, p_expires_at timestamp with time zone DEFAULT NULL::timestamp with time zone, p_timeout interval DEFAULT NULL::interval, p_key text DEFAULT NULL::text, p_key_window text DEFAULT 'live'::text, p_concurrency_key text DEFAULT NULL::text, p_concurrency_limit integer DEFAULT 1, p_max_attempts integer DEFAULT 8, p_retry jsonb DEFAULT NULL::jsonb, p_tenant text DEFAULT NULL::text, p_headers jsonb DEFAULT NULL::jsonb)
+create function onceward.end_suspended(p_job onceward.job_private, p_state text, p_run_at timestamp with time zone, p_awaits text)
+  returns void language plpgsql volatile set search_path=pg_catalog, pg_temp;
+create function onceward.end_waiting(p_job_id uuid, p_why text)
+  returns void language plpgsql volatile set search_path=pg_catalog, pg_temp;
+create function onceward.enqueue(p_task text, p_payload jsonb DEFAULT '{}'::jsonb, p_lane text DEFAULT 'default'::text, p_priority integer DEFAULT 0, p_run_at timestamp with time zone DEFAULT NULL::timestamp with time zone, p_expires_at timestamp with time zone DEFAULT NULL::timestamp with time zone, p_timeout interval DEFAULT NULL::interval, p_key text DEFAULT NULL::text, p_key_window text DEFAULT 'live'::text, p_concurrency_key text DEFAULT NULL::text, p_concurrency_limit integer DEFAULT 1, p_max_attempts integer DEFAULT 8, p_retry jsonb DEFAULT NULL::jsonb, p_tenant text DEFAULT NULL::text, p_headers jsonb DEFAULT NULL::jsonb, p_after uuid[] DEFAULT NULL::uuid[], p_after_policy text DEFAULT 'fail'::text, p_workflow_id uuid DEFAULT NULL::uuid, p_parent_id uuid DEFAULT NULL::uuid, p_node text DEFAULT NULL::text)
   returns TABLE(job_id uuid, created boolean, answer text, until timestamp with time zone, reason text) language plpgsql volatile security definer set search_path=pg_catalog, pg_temp;
-create function onceward.enqueue_many(p_task text, p_payloads jsonb[], p_keys text[] DEFAULT NULL::text[], p_lane text DEFAULT 'default'::text, p_priority integer DEFAULT 0, p_run_at timestamp with time zone DEFAULT NULL::timestamp with time zone, p_expires_at timestamp with time zone DEFAULT NULL::timestamp with time zone, p_timeout interval DEFAULT NULL::interval, p_key_window text DEFAULT 'live'::text, p_concurrency_key text DEFAULT NULL::text, p_concurrency_limit integer DEFAULT 1, p_max_attempts integer DEFAULT 8, p_retry jsonb DEFAULT NULL::jsonb, p_tenant text DEFAULT NULL::text, p_headers jsonb DEFAULT NULL::jsonb)
+create function onceward.enqueue_many(p_task text, p_payloads jsonb[], p_keys text[] DEFAULT NULL::text[], p_lane text DEFAULT 'default'::text, p_priority integer DEFAULT 0, p_run_at timestamp with time zone DEFAULT NULL::timestamp with time zone, p_expires_at timestamp with time zone DEFAULT NULL::timestamp with time zone, p_timeout interval DEFAULT NULL::interval, p_key_window text DEFAULT 'live'::text, p_concurrency_key text DEFAULT NULL::text, p_concurrency_limit integer DEFAULT 1, p_max_attempts integer DEFAULT 8, p_retry jsonb DEFAULT NULL::jsonb, p_tenant text DEFAULT NULL::text, p_headers jsonb DEFAULT NULL::jsonb, p_after uuid[] DEFAULT NULL::uuid[], p_after_policy text DEFAULT 'fail'::text, p_workflow_id uuid DEFAULT NULL::uuid, p_parent_id uuid DEFAULT NULL::uuid)
   returns TABLE(job_id uuid, created boolean) language plpgsql volatile security definer set search_path=pg_catalog, pg_temp;
+create function onceward.enqueue_workflow(p_nodes jsonb, p_tenant text DEFAULT NULL::text)
+  returns TABLE(node text, job_id uuid) language plpgsql volatile security definer set search_path=pg_catalog, pg_temp;
 create function onceward.ensure_partitions(p_days_ahead integer DEFAULT 14)
   returns integer language plpgsql volatile security definer set TimeZone=UTC set lock_timeout=2s set search_path=pg_catalog, pg_temp;
+create function onceward.enter_delivery(p_kind text, p_key text, p_content jsonb, p_tenant text, p_run_at timestamp with time zone, p_expires_at timestamp with time zone, p_priority integer, p_retry jsonb, p_max_attempts integer, p_alerts_to jsonb, p_is_alert boolean)
+  returns TABLE(delivery_id uuid, created boolean) language plpgsql volatile set search_path=pg_catalog, pg_temp;
+create function onceward.entity_text(p_entity jsonb)
+  returns text language sql immutable set search_path=pg_catalog, pg_temp;
 create function onceward.error_record(p_task text, p_error_type text, p_message text, p_category text, p_traceback text)
   returns jsonb language sql immutable set search_path=pg_catalog, pg_temp;
 create function onceward.exchange(p_worker_id uuid, p_job_ids uuid[] DEFAULT '{}'::uuid[], p_epochs bigint[] DEFAULT '{}'::bigint[], p_results jsonb[] DEFAULT NULL::jsonb[], p_lanes text[] DEFAULT '{}'::text[], p_limits integer[] DEFAULT NULL::integer[], p_max integer DEFAULT 0, p_floors jsonb DEFAULT NULL::jsonb, p_sleep boolean DEFAULT false)
@@ -537,52 +1147,112 @@ create function onceward.expire(p_limit integer)
   returns TABLE(expired integer, keys jsonb) language plpgsql volatile set search_path=pg_catalog, pg_temp;
 create function onceward.fail(p_job_id uuid, p_epoch bigint, p_error_type text, p_message text, p_category text DEFAULT 'error'::text, p_traceback text DEFAULT NULL::text, p_permanent boolean DEFAULT false, p_retry_after interval DEFAULT NULL::interval)
   returns TABLE(state text, retry_at timestamp with time zone) language plpgsql volatile security definer set lock_timeout=2s set search_path=pg_catalog, pg_temp;
+create function onceward.fail_run(p_key text, p_epoch bigint, p_error text DEFAULT NULL::text, p_tenant text DEFAULT NULL::text)
+  returns void language plpgsql volatile security definer set search_path=pg_catalog, pg_temp;
+create function onceward.fail_step(p_job_id uuid, p_epoch bigint, p_name text, p_error_type text, p_message text, p_kind text DEFAULT 'step'::text, p_seq integer DEFAULT 0, p_tries integer DEFAULT 1, p_took interval DEFAULT NULL::interval, p_version text DEFAULT NULL::text)
+  returns void language plpgsql volatile security definer set lock_timeout=2s set search_path=pg_catalog, pg_temp;
 create function onceward.fingerprint(p_task text, p_error_type text, p_message text)
   returns text language sql immutable set search_path=pg_catalog, pg_temp;
 create function onceward.finish_done(p_job_ids uuid[], p_epochs bigint[], p_results jsonb[])
   returns TABLE(job_id uuid, epoch bigint) language plpgsql volatile set enable_bitmapscan=on set enable_hashjoin=off set enable_indexonlyscan=off set enable_indexscan=off set enable_mergejoin=off set enable_nestloop=on set enable_seqscan=off set jit=off set plan_cache_mode=force_generic_plan set search_path=pg_catalog, pg_temp;
+create function onceward.finish_run(p_key text, p_epoch bigint, p_result jsonb DEFAULT NULL::jsonb, p_tenant text DEFAULT NULL::text)
+  returns void language plpgsql volatile security definer set search_path=pg_catalog, pg_temp;
+create function onceward.finish_step(p_job_id uuid, p_epoch bigint, p_name text, p_result jsonb DEFAULT NULL::jsonb, p_kind text DEFAULT 'step'::text, p_seq integer DEFAULT 0, p_tries integer DEFAULT 1, p_took interval DEFAULT NULL::interval, p_version text DEFAULT NULL::text)
+  returns void language plpgsql volatile security definer set lock_timeout=2s set search_path=pg_catalog, pg_temp;
+create function onceward.fire_slot(p_schedule onceward.schedule_private, p_slot text, p_fire_at timestamp with time zone, p_by_hand boolean DEFAULT false)
+  returns onceward.tick_private language plpgsql volatile set search_path=pg_catalog, pg_temp;
 create function onceward.free_keys(p_job_ids uuid[])
   returns void language sql volatile set search_path=pg_catalog, pg_temp;
 create function onceward.give_place(p_job onceward.job_private)
   returns void language plpgsql volatile set search_path=pg_catalog, pg_temp;
+create function onceward.go_on(p_job_ids uuid[])
+  returns integer language plpgsql volatile set search_path=pg_catalog, pg_temp;
+create function onceward.hear_events(p_job_ids uuid[])
+  returns void language plpgsql volatile set enable_hashjoin=off set enable_mergejoin=off set enable_seqscan=off set jit=off set search_path=pg_catalog, pg_temp;
 create function onceward.heartbeat(p_worker_id uuid)
   returns TABLE(expires_at timestamp with time zone, cancel_job_ids uuid[]) language plpgsql volatile security definer set search_path=pg_catalog, pg_temp;
 create function onceward.id_at(p_at timestamp with time zone)
   returns uuid language sql immutable set search_path=pg_catalog, pg_temp;
+create function onceward.interval_plan(p_spec text, p_zone text)
+  returns jsonb language plpgsql immutable set search_path=pg_catalog, pg_temp;
+create function onceward.jobs_of_workflow(p_workflow_id uuid)
+  returns TABLE(id uuid, state text) language plpgsql stable set search_path=pg_catalog, pg_temp;
+create function onceward.join_jobs(p_job_id uuid, p_epoch bigint, p_step text, p_job_ids uuid[], p_seq integer DEFAULT 0, p_version text DEFAULT NULL::text)
+  returns void language plpgsql volatile security definer set lock_timeout=2s set search_path=pg_catalog, pg_temp;
 create function onceward.key_conflict(p_task text, p_key text, p_job_id uuid)
   returns void language plpgsql immutable set search_path=pg_catalog, pg_temp;
 create function onceward.key_expiry(p_window text)
   returns timestamp with time zone language plpgsql stable set search_path=pg_catalog, pg_temp;
 create function onceward.lease_lost(p_job_id uuid, p_epoch bigint)
   returns void language plpgsql stable set search_path=pg_catalog, pg_temp;
+create function onceward.live_job(p_schedule_id uuid)
+  returns uuid language sql stable set search_path=pg_catalog, pg_temp;
+create function onceward.lost_run(p_tenant text, p_key text, p_epoch bigint)
+  returns void language plpgsql stable set search_path=pg_catalog, pg_temp;
+create function onceward.make_due(p_job_ids uuid[])
+  returns void language plpgsql volatile set search_path=pg_catalog, pg_temp;
 create function onceward.new_id()
   returns uuid language sql volatile;
 create function onceward.new_ids(p_count integer)
   returns uuid[] language plpgsql volatile set search_path=pg_catalog, pg_temp;
+create function onceward.next_day(p_plan jsonb, p_day date)
+  returns date language plpgsql immutable set search_path=pg_catalog, pg_temp;
+create function onceward.next_ticks(p_spec text, p_zone text DEFAULT NULL::text, p_after timestamp with time zone DEFAULT NULL::timestamp with time zone, p_count integer DEFAULT 10)
+  returns TABLE(slot text, fire_at timestamp with time zone) language plpgsql stable security definer set search_path=pg_catalog, pg_temp;
+create function onceward.no_such_delivery(p_delivery_id uuid)
+  returns void language plpgsql immutable set search_path=pg_catalog, pg_temp;
 create function onceward.no_such_job(p_job_id uuid)
   returns void language plpgsql immutable set search_path=pg_catalog, pg_temp;
 create function onceward.no_such_lane(p_name text)
   returns void language plpgsql stable set search_path=pg_catalog, pg_temp;
 create function onceward.no_such_worker(p_worker_id uuid)
   returns void language plpgsql stable set search_path=pg_catalog, pg_temp;
+create function onceward.no_such_workflow(p_workflow_id uuid)
+  returns void language plpgsql immutable set search_path=pg_catalog, pg_temp;
+create function onceward.node_order(p_nodes jsonb)
+  returns text[] language plpgsql immutable set search_path=pg_catalog, pg_temp;
+create function onceward.note_tick(p_tick onceward.tick_private)
+  returns void language sql volatile set search_path=pg_catalog, pg_temp;
 create function onceward.now()
   returns timestamp with time zone language sql stable;
+create function onceward.offset_change(p_zone text, p_before timestamp with time zone, p_after timestamp with time zone)
+  returns timestamp with time zone language plpgsql stable set search_path=pg_catalog, pg_temp;
+create function onceward.outcomes_of(p_job_id uuid, p_epoch bigint, p_job_ids uuid[])
+  returns TABLE(job_id uuid, state text, result jsonb, error jsonb) language plpgsql volatile security definer set search_path=pg_catalog, pg_temp;
 create function onceward.pause_lane(p_name text, p_reason text DEFAULT NULL::text)
+  returns boolean language plpgsql volatile security definer set search_path=pg_catalog, pg_temp;
+create function onceward.pause_schedule(p_name text, p_reason text DEFAULT NULL::text, p_tenant text DEFAULT NULL::text)
   returns boolean language plpgsql volatile security definer set search_path=pg_catalog, pg_temp;
 create function onceward.payload_too_large(p_payload jsonb, p_cap integer, p_lane text)
   returns void language plpgsql immutable set search_path=pg_catalog, pg_temp;
+create function onceward.plan_ticks(p_plan jsonb, p_after timestamp with time zone, p_until timestamp with time zone, p_limit integer, p_skip bigint DEFAULT 0)
+  returns TABLE(slot text, fire_at timestamp with time zone) language plpgsql stable set search_path=pg_catalog, pg_temp;
 create function onceward.progress(p_job_id uuid, p_epoch bigint, p_progress jsonb)
   returns void language plpgsql volatile security definer set search_path=pg_catalog, pg_temp;
 create function onceward.promote(p_limit integer DEFAULT 1000)
   returns TABLE(promoted integer, expired integer, next_run_at timestamp with time zone, next_in interval, more boolean) language plpgsql volatile security definer set search_path=pg_catalog, pg_temp;
+create function onceward.put_schedule(p_row onceward.schedule_private)
+  returns TABLE(outcome text, next_slot text, next_at timestamp with time zone) language plpgsql volatile set search_path=pg_catalog, pg_temp;
+create function onceward.read_schedule(p_item jsonb)
+  returns onceward.schedule_private language plpgsql stable set search_path=pg_catalog, pg_temp;
+create function onceward.read_spec(p_spec text, p_zone text)
+  returns jsonb language plpgsql stable set DateStyle=ISO, YMD set IntervalStyle=postgres set TimeZone=UTC set search_path=pg_catalog, pg_temp;
+create function onceward.receive_event(p_job_id uuid, p_epoch bigint, p_step text, p_event text, p_seq integer DEFAULT 0, p_version text DEFAULT NULL::text)
+  returns TABLE(state text, payload jsonb) language plpgsql volatile security definer set lock_timeout=2s set search_path=pg_catalog, pg_temp;
+create function onceward.recheck(p_limit integer, OUT more boolean, OUT freed integer)
+  returns record language plpgsql volatile set search_path=pg_catalog, pg_temp;
 create function onceward.record_attempt(p_job onceward.job_private, p_outcome text, p_error jsonb, p_retry_at timestamp with time zone)
   returns void language sql volatile set search_path=pg_catalog, pg_temp;
 create function onceward.register_worker(p_name text, p_lanes text[] DEFAULT ARRAY['default'::text], p_tasks text[] DEFAULT '{}'::text[], p_lease interval DEFAULT '00:00:30'::interval, p_host text DEFAULT 'unknown'::text, p_pid bigint DEFAULT NULL::bigint, p_version text DEFAULT NULL::text, p_concurrency integer DEFAULT 1)
   returns uuid language plpgsql volatile security definer set search_path=pg_catalog, pg_temp;
 create function onceward.release(p_worker_id uuid, p_job_ids uuid[] DEFAULT NULL::uuid[], p_epochs bigint[] DEFAULT NULL::bigint[])
   returns integer language plpgsql volatile security definer set lock_timeout=2s set search_path=pg_catalog, pg_temp;
+create function onceward.renew_run(p_key text, p_epoch bigint, p_lease interval DEFAULT '00:05:00'::interval, p_tenant text DEFAULT NULL::text)
+  returns timestamp with time zone language plpgsql volatile security definer set search_path=pg_catalog, pg_temp;
 create function onceward.requeue(p_job_id uuid, p_payload jsonb DEFAULT NULL::jsonb, p_run_at timestamp with time zone DEFAULT NULL::timestamp with time zone)
   returns text language plpgsql volatile security definer set search_path=pg_catalog, pg_temp;
+create function onceward.requeue_workflow(p_workflow_id uuid)
+  returns integer language plpgsql volatile security definer set search_path=pg_catalog, pg_temp;
 create function onceward.rescue(p_limit integer DEFAULT 500, p_thorough boolean DEFAULT true)
   returns integer language plpgsql volatile security definer set search_path=pg_catalog, pg_temp;
 create function onceward.rescue_one(p_job onceward.job_private)
@@ -591,39 +1261,92 @@ create function onceward.resolve(p_job_id uuid, p_note text, p_override boolean 
   returns void language plpgsql volatile security definer set search_path=pg_catalog, pg_temp;
 create function onceward.resume_lane(p_name text)
   returns boolean language plpgsql volatile security definer set search_path=pg_catalog, pg_temp;
+create function onceward.resume_schedule(p_name text, p_tenant text DEFAULT NULL::text)
+  returns boolean language plpgsql volatile security definer set search_path=pg_catalog, pg_temp;
 create function onceward.retire_worker(p_worker_id uuid)
   returns integer language plpgsql volatile security definer set search_path=pg_catalog, pg_temp;
 create function onceward.retry_wait(p_retry jsonb, p_attempt integer)
   returns interval language plpgsql volatile set search_path=pg_catalog, pg_temp;
+create function onceward.run_key(p_function text, p_tenant text, p_grain text DEFAULT 'day'::text, p_entity jsonb DEFAULT NULL::jsonb, p_at timestamp with time zone DEFAULT NULL::timestamp with time zone, p_zone text DEFAULT 'UTC'::text)
+  returns text language plpgsql stable security definer set search_path=pg_catalog, pg_temp;
 create function onceward.run_now(p_job_id uuid)
   returns text language plpgsql volatile security definer set search_path=pg_catalog, pg_temp;
+create function onceward.run_schedule_now(p_name text, p_tenant text DEFAULT NULL::text)
+  returns uuid language plpgsql volatile security definer set search_path=pg_catalog, pg_temp;
+create function onceward.schedule_for_update(p_name text, p_tenant text)
+  returns onceward.schedule_private language plpgsql volatile set search_path=pg_catalog, pg_temp;
 create function onceward.sees_all_tenants()
   returns boolean language sql stable set search_path=pg_catalog, pg_temp;
 create function onceward.set_resolve_check(p_task text, p_check regprocedure)
   returns void language plpgsql volatile set search_path=pg_catalog, pg_temp;
+create function onceward.settle_delivery(p_job_id uuid, p_epoch bigint, p_outcome text, p_provider_ref text DEFAULT NULL::text, p_error_type text DEFAULT NULL::text, p_category text DEFAULT NULL::text, p_message text DEFAULT NULL::text, p_retry_after interval DEFAULT NULL::interval, p_unclear boolean DEFAULT false, p_cleared boolean DEFAULT false)
+  returns TABLE(state text, next_try_at timestamp with time zone) language plpgsql volatile security definer set lock_timeout=2s set search_path=pg_catalog, pg_temp;
+create function onceward.share(p_text text)
+  returns double precision language sql immutable set search_path=pg_catalog, pg_temp;
+create function onceward.shown(p_value text)
+  returns text language sql immutable set search_path=pg_catalog, pg_temp;
+create function onceward.sleep(p_job_id uuid, p_epoch bigint, p_step text, p_delay interval, p_seq integer DEFAULT 0, p_version text DEFAULT NULL::text)
+  returns timestamp with time zone language plpgsql volatile security definer set lock_timeout=2s set search_path=pg_catalog, pg_temp;
+create function onceward.slot_text(p_local timestamp without time zone, p_at timestamp with time zone, p_with_offset boolean)
+  returns text language sql immutable set search_path=pg_catalog, pg_temp;
 create function onceward.snooze(p_job_id uuid, p_epoch bigint, p_delay interval, p_reason text DEFAULT NULL::text, p_counted boolean DEFAULT true)
   returns TABLE(state text, run_at timestamp with time zone) language plpgsql volatile security definer set lock_timeout=2s set search_path=pg_catalog, pg_temp;
+create function onceward.spawn(p_job_id uuid, p_epoch bigint, p_step text, p_task text, p_payloads jsonb[], p_lane text DEFAULT 'default'::text, p_priority integer DEFAULT 0, p_max_attempts integer DEFAULT 8, p_retry jsonb DEFAULT NULL::jsonb, p_timeout interval DEFAULT NULL::interval, p_seq integer DEFAULT 0, p_version text DEFAULT NULL::text)
+  returns uuid[] language plpgsql volatile security definer set lock_timeout=2s set search_path=pg_catalog, pg_temp;
+create function onceward.spread_events(p_events jsonb, p_limit integer)
+  returns boolean language plpgsql volatile set enable_hashjoin=off set enable_mergejoin=off set enable_seqscan=off set jit=off set search_path=pg_catalog, pg_temp;
+create function onceward.step_is_done(p_job_id uuid, p_name text)
+  returns void language plpgsql immutable set search_path=pg_catalog, pg_temp;
+create function onceward.steps_of(p_job_id uuid, p_epoch bigint)
+  returns TABLE(name text, kind text, state text, result jsonb, is_over boolean, version text) language plpgsql volatile security definer set search_path=pg_catalog, pg_temp;
+create function onceward.suspend(p_job_id uuid, p_epoch bigint)
+  returns onceward.job_private language plpgsql volatile set search_path=pg_catalog, pg_temp;
 create function onceward.take_key(p_tenant text, p_task text, p_key text, p_window text, p_job_id uuid, p_payload jsonb)
   returns uuid language plpgsql volatile set search_path=pg_catalog, pg_temp;
 create function onceward.take_keys(p_tenant text, p_task text, p_keys text[], p_window text, p_job_ids uuid[], p_payloads jsonb[])
   returns uuid[] language plpgsql volatile set search_path=pg_catalog, pg_temp;
+create function onceward.tell_dependents(p_ended uuid[], p_outcome text, p_limit integer DEFAULT 1000, OUT told integer, OUT freed integer)
+  returns record language plpgsql volatile set enable_hashjoin=off set enable_mergejoin=off set enable_seqscan=off set jit=off set search_path=pg_catalog, pg_temp;
+create function onceward.tell_ended(p_job_ids uuid[], p_limit integer, OUT more boolean, OUT freed integer)
+  returns record language plpgsql volatile set search_path=pg_catalog, pg_temp;
 create function onceward.tenant_for(p_tenant text)
   returns text language plpgsql stable set search_path=pg_catalog, pg_temp;
+create function onceward.tick(p_limit integer DEFAULT 100)
+  returns TABLE(fired integer, missed bigint, skipped integer, next_at timestamp with time zone, next_in interval) language plpgsql volatile security definer set search_path=pg_catalog, pg_temp;
+create function onceward.tick_schedule(p_schedule onceward.schedule_private)
+  returns TABLE(fired integer, missed bigint, skipped integer) language plpgsql volatile set search_path=pg_catalog, pg_temp;
 create function onceward.tidy(p_limit integer DEFAULT 1000)
   returns integer language plpgsql volatile security definer set search_path=pg_catalog, pg_temp;
+create function onceward.time_plan(p_spec text, p_zone text)
+  returns jsonb language plpgsql immutable set search_path=pg_catalog, pg_temp;
 create function onceward.unarchive(p_job_id uuid)
   returns void language plpgsql volatile set search_path=pg_catalog, pg_temp;
+create function onceward.verify_dependencies(p_job_ids uuid[], OUT seen integer, OUT freed integer)
+  returns record language plpgsql volatile set enable_hashjoin=off set enable_mergejoin=off set enable_seqscan=off set jit=off set search_path=pg_catalog, pg_temp;
+create function onceward.wait_event(p_job_id uuid, p_epoch bigint, p_step text, p_event text, p_timeout interval DEFAULT NULL::interval, p_seq integer DEFAULT 0, p_version text DEFAULT NULL::text)
+  returns timestamp with time zone language plpgsql volatile security definer set lock_timeout=2s set search_path=pg_catalog, pg_temp;
 create function onceward.wake(p_lanes text[])
   returns void language sql volatile set search_path=pg_catalog, pg_temp;
 create function onceward.worker_is_live(p_worker_id uuid)
   returns boolean language sql stable set search_path=pg_catalog, pg_temp;
+create function onceward.write_step(p_job_id uuid, p_epoch bigint, p_name text, p_kind text, p_state text, p_seq integer, p_tries integer, p_took interval, p_until timestamp with time zone, p_result jsonb, p_error jsonb, p_version text)
+  returns onceward.job_private language plpgsql volatile set search_path=pg_catalog, pg_temp;
+create function onceward.wrong_delivery_state(p_action text, p_delivery_id uuid, p_state text, p_hint text)
+  returns void language plpgsql immutable set search_path=pg_catalog, pg_temp;
 create function onceward.wrong_state(p_action text, p_job_id uuid, p_state text, p_hint text)
   returns void language plpgsql immutable set search_path=pg_catalog, pg_temp;
 
 -- grants
 
 grant execute on function onceward.add_lane(text,integer,integer) to onceward_operator;
+grant execute on function onceward.add_schedule(text,text,text,text,jsonb,text,integer,integer,jsonb,interval,interval,text,integer,interval,text,interval,text) to onceward_operator;
+grant execute on function onceward.add_schedule(text,text,text,text,jsonb,text,integer,integer,jsonb,interval,interval,text,integer,interval,text,interval,text) to onceward_producer;
+grant execute on function onceward.add_schedule(text,text,text,text,jsonb,text,integer,integer,jsonb,interval,interval,text,integer,interval,text,interval,text) to onceward_worker;
 grant execute on function onceward.adopt(uuid,uuid[]) to onceward_worker;
+grant execute on function onceward.begin_delivery(uuid,bigint,text) to onceward_worker;
+grant execute on function onceward.begin_run(text,text,interval,text,uuid) to onceward_operator;
+grant execute on function onceward.begin_run(text,text,interval,text,uuid) to onceward_producer;
+grant execute on function onceward.begin_run(text,text,interval,text,uuid) to onceward_worker;
 grant execute on function onceward.caller() to onceward_auditor;
 grant execute on function onceward.caller() to onceward_operator;
 grant execute on function onceward.caller() to onceward_producer;
@@ -631,54 +1354,106 @@ grant execute on function onceward.caller() to onceward_worker;
 grant execute on function onceward.cancel(uuid,text,bigint) to onceward_operator;
 grant execute on function onceward.cancel(uuid,text,bigint) to onceward_producer;
 grant execute on function onceward.cancel(uuid,text,bigint) to onceward_worker;
+grant execute on function onceward.cancel_workflow(uuid,text) to onceward_operator;
+grant execute on function onceward.cancel_workflow(uuid,text) to onceward_producer;
+grant execute on function onceward.cancel_workflow(uuid,text) to onceward_worker;
 grant execute on function onceward.claim(uuid,text[],integer) to onceward_worker;
 grant execute on function onceward.complete(uuid,bigint,jsonb) to onceward_worker;
 grant execute on function onceward.current_tenant() to onceward_auditor;
 grant execute on function onceward.current_tenant() to onceward_operator;
 grant execute on function onceward.current_tenant() to onceward_producer;
 grant execute on function onceward.current_tenant() to onceward_worker;
+grant execute on function onceward.decide_delivery(uuid,text,text) to onceward_operator;
 grant execute on function onceward.declare_lanes(text[]) to onceward_operator;
 grant execute on function onceward.declare_lanes(text[]) to onceward_producer;
 grant execute on function onceward.declare_lanes(text[]) to onceward_worker;
-grant execute on function onceward.enqueue(text,jsonb,text,integer,timestamp with time zone,timestamp with time zone,interval,text,text,text,integer,integer,jsonb,text,jsonb) to onceward_operator;
-grant execute on function onceward.enqueue(text,jsonb,text,integer,timestamp with time zone,timestamp with time zone,interval,text,text,text,integer,integer,jsonb,text,jsonb) to onceward_producer;
-grant execute on function onceward.enqueue(text,jsonb,text,integer,timestamp with time zone,timestamp with time zone,interval,text,text,text,integer,integer,jsonb,text,jsonb) to onceward_worker;
-grant execute on function onceward.enqueue_many(text,jsonb[],text[],text,integer,timestamp with time zone,timestamp with time zone,interval,text,text,integer,integer,jsonb,text,jsonb) to onceward_operator;
-grant execute on function onceward.enqueue_many(text,jsonb[],text[],text,integer,timestamp with time zone,timestamp with time zone,interval,text,text,integer,integer,jsonb,text,jsonb) to onceward_producer;
-grant execute on function onceward.enqueue_many(text,jsonb[],text[],text,integer,timestamp with time zone,timestamp with time zone,interval,text,text,integer,integer,jsonb,text,jsonb) to onceward_worker;
+grant execute on function onceward.declare_schedules(text,jsonb) to onceward_worker;
+grant execute on function onceward.deliver(text,text,jsonb,text,timestamp with time zone,timestamp with time zone,integer,jsonb,integer,jsonb) to onceward_operator;
+grant execute on function onceward.deliver(text,text,jsonb,text,timestamp with time zone,timestamp with time zone,integer,jsonb,integer,jsonb) to onceward_producer;
+grant execute on function onceward.deliver(text,text,jsonb,text,timestamp with time zone,timestamp with time zone,integer,jsonb,integer,jsonb) to onceward_worker;
+grant execute on function onceward.delivery_content(uuid) to onceward_operator;
+grant execute on function onceward.delivery_content(uuid) to onceward_worker;
+grant execute on function onceward.drop_schedule(text,text) to onceward_operator;
+grant execute on function onceward.drop_schedule(text,text) to onceward_producer;
+grant execute on function onceward.drop_schedule(text,text) to onceward_worker;
+grant execute on function onceward.emit_event(text,jsonb,text,interval) to onceward_operator;
+grant execute on function onceward.emit_event(text,jsonb,text,interval) to onceward_producer;
+grant execute on function onceward.emit_event(text,jsonb,text,interval) to onceward_worker;
+grant execute on function onceward.enqueue(text,jsonb,text,integer,timestamp with time zone,timestamp with time zone,interval,text,text,text,integer,integer,jsonb,text,jsonb,uuid[],text,uuid,uuid,text) to onceward_operator;
+grant execute on function onceward.enqueue(text,jsonb,text,integer,timestamp with time zone,timestamp with time zone,interval,text,text,text,integer,integer,jsonb,text,jsonb,uuid[],text,uuid,uuid,text) to onceward_producer;
+grant execute on function onceward.enqueue(text,jsonb,text,integer,timestamp with time zone,timestamp with time zone,interval,text,text,text,integer,integer,jsonb,text,jsonb,uuid[],text,uuid,uuid,text) to onceward_worker;
+grant execute on function onceward.enqueue_many(text,jsonb[],text[],text,integer,timestamp with time zone,timestamp with time zone,interval,text,text,integer,integer,jsonb,text,jsonb,uuid[],text,uuid,uuid) to onceward_operator;
+grant execute on function onceward.enqueue_many(text,jsonb[],text[],text,integer,timestamp with time zone,timestamp with time zone,interval,text,text,integer,integer,jsonb,text,jsonb,uuid[],text,uuid,uuid) to onceward_producer;
+grant execute on function onceward.enqueue_many(text,jsonb[],text[],text,integer,timestamp with time zone,timestamp with time zone,interval,text,text,integer,integer,jsonb,text,jsonb,uuid[],text,uuid,uuid) to onceward_worker;
+grant execute on function onceward.enqueue_workflow(jsonb,text) to onceward_operator;
+grant execute on function onceward.enqueue_workflow(jsonb,text) to onceward_producer;
+grant execute on function onceward.enqueue_workflow(jsonb,text) to onceward_worker;
 grant execute on function onceward.ensure_partitions(integer) to onceward_worker;
 grant execute on function onceward.exchange(uuid,uuid[],bigint[],jsonb[],text[],integer[],integer,jsonb,boolean) to onceward_worker;
 grant execute on function onceward.fail(uuid,bigint,text,text,text,text,boolean,interval) to onceward_worker;
+grant execute on function onceward.fail_run(text,bigint,text,text) to onceward_operator;
+grant execute on function onceward.fail_run(text,bigint,text,text) to onceward_producer;
+grant execute on function onceward.fail_run(text,bigint,text,text) to onceward_worker;
+grant execute on function onceward.fail_step(uuid,bigint,text,text,text,text,integer,integer,interval,text) to onceward_worker;
 grant execute on function onceward.fingerprint(text,text,text) to onceward_auditor;
 grant execute on function onceward.fingerprint(text,text,text) to onceward_operator;
 grant execute on function onceward.fingerprint(text,text,text) to onceward_producer;
 grant execute on function onceward.fingerprint(text,text,text) to onceward_worker;
+grant execute on function onceward.finish_run(text,bigint,jsonb,text) to onceward_operator;
+grant execute on function onceward.finish_run(text,bigint,jsonb,text) to onceward_producer;
+grant execute on function onceward.finish_run(text,bigint,jsonb,text) to onceward_worker;
+grant execute on function onceward.finish_step(uuid,bigint,text,jsonb,text,integer,integer,interval,text) to onceward_worker;
 grant execute on function onceward.heartbeat(uuid) to onceward_worker;
 grant execute on function onceward.id_at(timestamp with time zone) to onceward_auditor;
 grant execute on function onceward.id_at(timestamp with time zone) to onceward_operator;
 grant execute on function onceward.id_at(timestamp with time zone) to onceward_producer;
 grant execute on function onceward.id_at(timestamp with time zone) to onceward_worker;
+grant execute on function onceward.join_jobs(uuid,bigint,text,uuid[],integer,text) to onceward_worker;
+grant execute on function onceward.next_ticks(text,text,timestamp with time zone,integer) to onceward_auditor;
+grant execute on function onceward.next_ticks(text,text,timestamp with time zone,integer) to onceward_operator;
+grant execute on function onceward.next_ticks(text,text,timestamp with time zone,integer) to onceward_producer;
+grant execute on function onceward.next_ticks(text,text,timestamp with time zone,integer) to onceward_worker;
 grant execute on function onceward.now() to onceward_auditor;
 grant execute on function onceward.now() to onceward_operator;
 grant execute on function onceward.now() to onceward_producer;
 grant execute on function onceward.now() to onceward_worker;
+grant execute on function onceward.outcomes_of(uuid,bigint,uuid[]) to onceward_worker;
 grant execute on function onceward.pause_lane(text,text) to onceward_operator;
+grant execute on function onceward.pause_schedule(text,text,text) to onceward_operator;
 grant execute on function onceward.progress(uuid,bigint,jsonb) to onceward_worker;
 grant execute on function onceward.promote(integer) to onceward_worker;
+grant execute on function onceward.receive_event(uuid,bigint,text,text,integer,text) to onceward_worker;
 grant execute on function onceward.register_worker(text,text[],text[],interval,text,bigint,text,integer) to onceward_worker;
 grant execute on function onceward.release(uuid,uuid[],bigint[]) to onceward_worker;
+grant execute on function onceward.renew_run(text,bigint,interval,text) to onceward_operator;
+grant execute on function onceward.renew_run(text,bigint,interval,text) to onceward_producer;
+grant execute on function onceward.renew_run(text,bigint,interval,text) to onceward_worker;
 grant execute on function onceward.requeue(uuid,jsonb,timestamp with time zone) to onceward_operator;
+grant execute on function onceward.requeue_workflow(uuid) to onceward_operator;
 grant execute on function onceward.rescue(integer,boolean) to onceward_worker;
 grant execute on function onceward.resolve(uuid,text,boolean) to onceward_operator;
 grant execute on function onceward.resume_lane(text) to onceward_operator;
+grant execute on function onceward.resume_schedule(text,text) to onceward_operator;
 grant execute on function onceward.retire_worker(uuid) to onceward_worker;
+grant execute on function onceward.run_key(text,text,text,jsonb,timestamp with time zone,text) to onceward_auditor;
+grant execute on function onceward.run_key(text,text,text,jsonb,timestamp with time zone,text) to onceward_operator;
+grant execute on function onceward.run_key(text,text,text,jsonb,timestamp with time zone,text) to onceward_producer;
+grant execute on function onceward.run_key(text,text,text,jsonb,timestamp with time zone,text) to onceward_worker;
 grant execute on function onceward.run_now(uuid) to onceward_operator;
+grant execute on function onceward.run_schedule_now(text,text) to onceward_operator;
 grant execute on function onceward.sees_all_tenants() to onceward_auditor;
 grant execute on function onceward.sees_all_tenants() to onceward_operator;
 grant execute on function onceward.sees_all_tenants() to onceward_producer;
 grant execute on function onceward.sees_all_tenants() to onceward_worker;
+grant execute on function onceward.settle_delivery(uuid,bigint,text,text,text,text,text,interval,boolean,boolean) to onceward_worker;
+grant execute on function onceward.sleep(uuid,bigint,text,interval,integer,text) to onceward_worker;
 grant execute on function onceward.snooze(uuid,bigint,interval,text,boolean) to onceward_worker;
+grant execute on function onceward.spawn(uuid,bigint,text,text,jsonb[],text,integer,integer,jsonb,interval,integer,text) to onceward_worker;
+grant execute on function onceward.steps_of(uuid,bigint) to onceward_worker;
+grant execute on function onceward.tick(integer) to onceward_operator;
+grant execute on function onceward.tick(integer) to onceward_worker;
 grant execute on function onceward.tidy(integer) to onceward_worker;
+grant execute on function onceward.wait_event(uuid,bigint,text,text,interval,integer,text) to onceward_worker;
 grant usage on schema onceward to onceward_auditor;
 grant usage on schema onceward to onceward_operator;
 grant usage on schema onceward to onceward_producer;
@@ -703,6 +1478,26 @@ grant select on table onceward.dead_letters to onceward_auditor;
 grant select on table onceward.dead_letters to onceward_operator;
 grant select on table onceward.dead_letters to onceward_producer;
 grant select on table onceward.dead_letters to onceward_worker;
+grant select on table onceward.deliveries to onceward_auditor;
+grant select on table onceward.deliveries to onceward_operator;
+grant select on table onceward.deliveries to onceward_producer;
+grant select on table onceward.deliveries to onceward_worker;
+grant select on table onceward.delivery_private to onceward_auditor;
+grant select on table onceward.delivery_private to onceward_operator;
+grant select on table onceward.delivery_private to onceward_producer;
+grant select on table onceward.delivery_private to onceward_worker;
+grant select on table onceward.dependencies to onceward_auditor;
+grant select on table onceward.dependencies to onceward_operator;
+grant select on table onceward.dependencies to onceward_producer;
+grant select on table onceward.dependencies to onceward_worker;
+grant select on table onceward.event_private to onceward_auditor;
+grant select on table onceward.event_private to onceward_operator;
+grant select on table onceward.event_private to onceward_producer;
+grant select on table onceward.event_private to onceward_worker;
+grant select on table onceward.events to onceward_auditor;
+grant select on table onceward.events to onceward_operator;
+grant select on table onceward.events to onceward_producer;
+grant select on table onceward.events to onceward_worker;
 grant select on table onceward.job_private to onceward_auditor;
 grant select on table onceward.job_private to onceward_operator;
 grant select on table onceward.job_private to onceward_producer;
@@ -723,6 +1518,10 @@ grant select on table onceward.migration_private to onceward_auditor;
 grant select on table onceward.migration_private to onceward_operator;
 grant select on table onceward.migration_private to onceward_producer;
 grant select on table onceward.migration_private to onceward_worker;
+grant select on table onceward.partial_completions to onceward_auditor;
+grant select on table onceward.partial_completions to onceward_operator;
+grant select on table onceward.partial_completions to onceward_producer;
+grant select on table onceward.partial_completions to onceward_worker;
 grant select on table onceward.payload_edit_private to onceward_auditor;
 grant select on table onceward.payload_edit_private to onceward_operator;
 grant select on table onceward.payload_edit_private to onceward_producer;
@@ -731,6 +1530,30 @@ grant select on table onceward.payload_edits to onceward_auditor;
 grant select on table onceward.payload_edits to onceward_operator;
 grant select on table onceward.payload_edits to onceward_producer;
 grant select on table onceward.payload_edits to onceward_worker;
+grant select on table onceward.run_private to onceward_auditor;
+grant select on table onceward.run_private to onceward_operator;
+grant select on table onceward.run_private to onceward_producer;
+grant select on table onceward.run_private to onceward_worker;
+grant select on table onceward.runs to onceward_auditor;
+grant select on table onceward.runs to onceward_operator;
+grant select on table onceward.runs to onceward_producer;
+grant select on table onceward.runs to onceward_worker;
+grant select on table onceward.schedule_private to onceward_auditor;
+grant select on table onceward.schedule_private to onceward_operator;
+grant select on table onceward.schedule_private to onceward_producer;
+grant select on table onceward.schedule_private to onceward_worker;
+grant select on table onceward.schedules to onceward_auditor;
+grant select on table onceward.schedules to onceward_operator;
+grant select on table onceward.schedules to onceward_producer;
+grant select on table onceward.schedules to onceward_worker;
+grant select on table onceward.step_private to onceward_auditor;
+grant select on table onceward.step_private to onceward_operator;
+grant select on table onceward.step_private to onceward_producer;
+grant select on table onceward.step_private to onceward_worker;
+grant select on table onceward.steps to onceward_auditor;
+grant select on table onceward.steps to onceward_operator;
+grant select on table onceward.steps to onceward_producer;
+grant select on table onceward.steps to onceward_worker;
 grant select on table onceward.task_private to onceward_auditor;
 grant select on table onceward.task_private to onceward_operator;
 grant select on table onceward.task_private to onceward_producer;
@@ -739,6 +1562,14 @@ grant select on table onceward.tasks to onceward_auditor;
 grant select on table onceward.tasks to onceward_operator;
 grant select on table onceward.tasks to onceward_producer;
 grant select on table onceward.tasks to onceward_worker;
+grant select on table onceward.tick_private to onceward_auditor;
+grant select on table onceward.tick_private to onceward_operator;
+grant select on table onceward.tick_private to onceward_producer;
+grant select on table onceward.tick_private to onceward_worker;
+grant select on table onceward.ticks to onceward_auditor;
+grant select on table onceward.ticks to onceward_operator;
+grant select on table onceward.ticks to onceward_producer;
+grant select on table onceward.ticks to onceward_worker;
 grant select on table onceward.worker_private to onceward_auditor;
 grant select on table onceward.worker_private to onceward_operator;
 grant select on table onceward.worker_private to onceward_producer;
@@ -747,3 +1578,11 @@ grant select on table onceward.workers to onceward_auditor;
 grant select on table onceward.workers to onceward_operator;
 grant select on table onceward.workers to onceward_producer;
 grant select on table onceward.workers to onceward_worker;
+grant select on table onceward.workflow_members to onceward_auditor;
+grant select on table onceward.workflow_members to onceward_operator;
+grant select on table onceward.workflow_members to onceward_producer;
+grant select on table onceward.workflow_members to onceward_worker;
+grant select on table onceward.workflows to onceward_auditor;
+grant select on table onceward.workflows to onceward_operator;
+grant select on table onceward.workflows to onceward_producer;
+grant select on table onceward.workflows to onceward_worker;

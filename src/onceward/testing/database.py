@@ -28,7 +28,8 @@ import psycopg
 from psycopg import sql
 from psycopg.conninfo import make_conninfo
 
-from onceward.embedded import Account, EmbeddedServer
+from onceward.embedded import EmbeddedServer
+from onceward.embedded_account import Account
 from onceward.install import upgrade
 from onceward.testing.clock import Clock, install_clock
 

@@ -76,6 +76,8 @@ class Kit:
     def drain(self, app: Onceward, lanes: Sequence[str] | None = None) -> int:
         """Run everything that is ready or due, in this process, until nothing is left; returns how many jobs ran.
 
+        Schedules are declared and fired as by any worker: drain once, move the clock, drain again.
+
         A job that failed waits for its retry: move the clock and drain again.
         """
         from onceward.worker import Worker

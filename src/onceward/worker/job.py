@@ -4,28 +4,15 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Generator, Sequence
-from concurrent.futures import Future
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any, Protocol, cast
-from uuid import UUID
+from typing import TYPE_CHECKING, Any, cast
 
 from onceward import calls, jsonsafe
 from onceward.model import Json
-from onceward.registry import JobContext
+from onceward.worker.steps import Operations, StepLog, Steps
 
 if TYPE_CHECKING:
     from onceward.calls import Call
-
-# How long a handler waits for the database when it stores its progress.
-DATABASE_TIMEOUT = 30.0
-
-
-class Operations(Protocol):
-    """What a job needs of its worker."""
-
-    loop: asyncio.AbstractEventLoop
-
-    def submit(self, call: Call[Any]) -> asyncio.Future[Any]: ...
 
 
 class _Done:
@@ -36,12 +23,12 @@ class _Done:
         yield
 
 
-class Job(JobContext):
+class Job(Steps):
     """One attempt of one job.  Ask for it with a parameter annotated `Job`."""
 
     __slots__ = (
         "_cancel", "_operations", "attempt", "claimed_at", "deadline", "epoch", "headers", "key", "lane",
-        "max_attempts", "payload_text", "ref", "slot", "task", "tenant", "timeout", "unsettled",
+        "log", "max_attempts", "payload_text", "ref", "slot", "task", "tenant", "timeout", "unsettled",
     )  # fmt: skip
 
     def __init__(self, row: Sequence[Any], operations: Operations, claimed_at: float) -> None:
@@ -52,6 +39,8 @@ class Job(JobContext):
         self.claimed_at = claimed_at
         self._operations = operations
         self._cancel = False
+        # Made when the handler uses its first step.
+        self.log: StepLog | None = None
         # When a sync handler overruns; None when it has no timeout.
         self.deadline: float | None = None
         # The asyncio task that runs an async handler, so that it can be interrupted.
@@ -76,10 +65,6 @@ class Job(JobContext):
         return f"<Job {self.ref} {self.task} attempt {self.attempt}/{self.max_attempts}>"
 
     @property
-    def id(self) -> UUID:
-        return UUID(self.ref)
-
-    @property
     def payload(self) -> Json:
         """The payload as it is stored."""
         return cast("Json", jsonsafe.loads(self.payload_text))
@@ -98,31 +83,17 @@ class Job(JobContext):
         """Ask the handler to stop: what `cancelled` tells."""
         self._cancel = True
 
+    def submit(self, call: Call[Any]) -> asyncio.Future[Any]:
+        """Make a call through the worker, repeated until it is answered.  For the engine's own async tasks."""
+        return self._operations.submit(call)
+
     def progress(self, value: Json) -> Awaitable[None]:
         """Store progress that others can see.  Await it in async handlers; in sync handlers it blocks.
 
         Raises LeaseLost when another attempt owns the job: stop then.
         """
         call = calls.progress(self.id, self.epoch, value)
-        try:
-            running = asyncio.get_running_loop()
-        except RuntimeError:
-            running = None
-        if running is self._operations.loop:
-            return self._operations.submit(call)
-        answer: Future[None] = Future()
-        self._operations.loop.call_soon_threadsafe(_chain, self._operations, call, answer)
-        answer.result(DATABASE_TIMEOUT)
+        if self._is_async():
+            return self._call(call)
+        self._call_sync(call)
         return _Done()
-
-
-def _chain(operations: Operations, call: Call[Any], answer: Future[None]) -> None:
-    def copy(done: asyncio.Future[Any]) -> None:
-        if done.cancelled():
-            answer.cancel()
-        elif (error := done.exception()) is not None:
-            answer.set_exception(error)
-        else:
-            answer.set_result(None)
-
-    operations.submit(call).add_done_callback(copy)

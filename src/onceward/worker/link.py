@@ -15,6 +15,7 @@ from psycopg.types.json import set_json_loads
 
 from onceward import jsonsafe
 from onceward.calls import Call
+from onceward.calls.rights import WORKER, not_allowed
 from onceward.errors import from_database, is_pooler_trouble
 
 T = TypeVar("T")
@@ -37,6 +38,10 @@ class Link:
     def is_open(self) -> bool:
         return self._conn is not None and not self._conn.closed
 
+    @property
+    def _user(self) -> str | None:
+        return self._conn.info.user if self._conn is not None and not self._conn.closed else None
+
     async def run(self, call: Call[T]) -> T:
         """Raises the Onceward error, or whatever the driver raised; then the connection is gone."""
         began = time.monotonic()
@@ -50,7 +55,7 @@ class Link:
             await cursor.execute(call.sql, call.params)
             rows = await cursor.fetchall()
         except BaseException as error:
-            ours = from_database(error)
+            ours = from_database(error) or not_allowed(error, call.sql, user=self._user, role=WORKER)
             if ours is not None:
                 raise ours from error
             await self.close()

@@ -1,4 +1,4 @@
-"""What keeps the lanes moving: promote due jobs, rescue those of dead workers, tidy up.  Done by every worker."""
+"""What keeps the lanes moving: promote due jobs, rescue those of dead workers, fire schedules, tidy up.  Done by every worker."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ SHORTEST = 0.01
 
 
 class Maintenance:
-    """One pass: promote, rescue; now and then the thorough look, tidying and partitions."""
+    """One pass: promote, rescue, tick; now and then the thorough look, tidying and partitions."""
 
     def __init__(self, wake: Callable[[], None]) -> None:
         self._wake = wake
@@ -27,6 +27,8 @@ class Maintenance:
         self._busy = False
         self._next_rescue = 0.0
         self._next_thorough = 0.0
+        self._next_promote = 0.0
+        self._next_tick = 0.0
         self._next_tidy = time.monotonic() + TIDY_EVERY * random.random()  # noqa: S311 - spread, not secrecy
         self._next_partitions = 0.0
 
@@ -34,17 +36,24 @@ class Maintenance:
         return not self._busy and now >= self.next_at
 
     def soon(self) -> None:
-        self.next_at = 0.0
+        self.next_at = self._next_promote = 0.0
 
     async def once(self, link: Link) -> None:
         self._busy = True
         now = time.monotonic()
+        # Asked though nothing is due: a worker that drains wants to know whether anything is left.
+        asked = now < self.next_at
         # Also when the pass fails: the next one is a second away.
         self.next_at = now + EVERY
+        self.is_quiet = False
         try:
-            await self._promote(link)
+            if asked or now >= self._next_promote:
+                await self._promote(link)
             if now >= self._next_rescue:
                 await self._rescue(link, now)
+            if asked or now >= self._next_tick:
+                await self._tick(link)
+            self.next_at = min(self._next_promote, self._next_tick)
             if now >= self._next_partitions:
                 self._next_partitions = now + PARTITIONS_EVERY
                 await link.run(calls.ensure_partitions())
@@ -64,10 +73,26 @@ class Maintenance:
         if found.more:
             pause = 0.0
         # When looking is slow (an old snapshot keeps dead entries alive), look less often.
-        self.next_at = time.monotonic() + max(pause, took * 10)
+        self._next_promote = time.monotonic() + max(pause, took * 10)
         self.is_quiet = not found.promoted and not found.expired
         if found.promoted:
             self._wake()
+
+    async def _tick(self, link: Link) -> None:
+        found = await link.run(calls.tick())
+        # Also without anything due: somebody may add a schedule.
+        pause = EVERY * random.uniform(0.5, 1.0)  # noqa: S311 - spread, not secrecy
+        if found.next_in is not None:
+            pause = min(pause, max(SHORTEST, found.next_in.total_seconds()))
+        self._next_tick = time.monotonic() + pause
+        if found.fired:
+            log.debug("schedules_fired", count=found.fired)
+            # At once: jobs that wait for their key are admitted by the next pass, and more may be due.
+            self._next_tick = self._next_promote = 0.0
+            self.is_quiet = False
+            self._wake()
+        if found.missed:
+            log.warning("slots_missed", count=found.missed)
 
     async def _rescue(self, link: Link, now: float) -> None:
         self._next_rescue = now + EVERY * random.uniform(0.5, 1.0)  # noqa: S311 - spread, not secrecy

@@ -10,7 +10,7 @@ from typing import Any
 
 from onceward import logs
 from onceward.calls import Call
-from onceward.errors import NotInstalled, OncewardError, is_busy, is_connection_trouble
+from onceward.errors import NotAllowed, NotInstalled, OncewardError, is_busy, is_connection_trouble
 from onceward.worker.link import Link
 
 log = logs.get("onceward.worker")
@@ -96,4 +96,4 @@ class Operations:
 
 
 def _is_answer(error: BaseException) -> bool:
-    return isinstance(error, OncewardError) and not isinstance(error, NotInstalled)
+    return isinstance(error, OncewardError) and not isinstance(error, (NotInstalled, NotAllowed))

@@ -6,13 +6,13 @@ import asyncio
 import contextlib
 import importlib
 import multiprocessing
-import pickle
 import traceback
 from collections import deque
 from multiprocessing.connection import Connection
 from typing import Any
 
 from onceward.errors import OncewardError
+from onceward.worker.failures import message_of
 
 
 class RemoteError(Exception):
@@ -24,7 +24,19 @@ class RemoteError(Exception):
         self.trace = trace
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return (RemoteError, (self.kind, str(self), self.trace))
+        return (type(self), (self.kind, str(self), self.trace))
+
+
+class UnsendableResult(RemoteError):
+    """The handler has returned what cannot be sent to the worker: the work is done, its result is lost."""
+
+    @classmethod
+    def because(cls, error: BaseException) -> UnsendableResult:
+        return cls(
+            type(error).__name__,
+            f"the result cannot leave the handler's process: {error}. Return what JSON can hold.",
+            "".join(traceback.format_exception(error)),
+        )
 
 
 class Processes:
@@ -49,6 +61,10 @@ class Processes:
                 raise RemoteError(
                     "ProcessDied", "the handler's process ended without an answer", ""
                 ) from None
+            except Exception as trouble:
+                # It was sent, and cannot be put together here.
+                child.kill()
+                raise UnsendableResult.because(trouble) from None
             self._free.append(child)
         result, error = answer
         if error is not None:
@@ -92,8 +108,9 @@ def _serve(pipe: Connection) -> None:
             answer = (None, _sendable(error))
         try:
             pipe.send(answer)
-        except (pickle.PicklingError, TypeError, AttributeError) as error:
-            pipe.send((None, RemoteError(type(error).__name__, f"result cannot be sent: {error}", "")))
+        except Exception as error:
+            # Whatever a class does when it is pickled.  Nothing has been sent yet.
+            pipe.send((None, UnsendableResult.because(error)))
 
 
 def _find_task(module: str, name: str) -> Any:
@@ -112,4 +129,4 @@ def _sendable(error: BaseException) -> BaseException:
     trace = "".join(traceback.format_exception(error))
     if isinstance(error, OncewardError):
         return error
-    return RemoteError(type(error).__name__, str(error), trace)
+    return RemoteError(type(error).__name__, message_of(error), trace)

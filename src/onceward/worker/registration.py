@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import socket
 import time
@@ -15,6 +16,7 @@ from onceward import calls, logs
 from onceward.calls import Call
 from onceward.errors import UnknownLane, is_connection_trouble
 from onceward.registry import nearest_hint
+from onceward.schedules import DEFAULT_NAME
 from onceward.worker.link import Link
 
 if TYPE_CHECKING:
@@ -46,7 +48,10 @@ class Registration:
         async def insist(call: Call[T]) -> T:
             return await self._insist(call, is_stopping)
 
-        await insist(calls.declare_lanes([lane for lane in self._lanes if lane in self._app.lanes]))
+        lanes = {lane for lane in self._lanes if lane in self._app.lanes}
+        lanes |= {schedule.lane for schedule in self._app.schedules.values()}
+        await insist(calls.declare_lanes(sorted(lanes)))
+        await self._declare_schedules(is_stopping)
         call = calls.register_worker(
             name=self._name,
             lanes=self._lanes,
@@ -74,6 +79,17 @@ class Registration:
         )
         return worker_id
 
+    async def _declare_schedules(self, is_stopping: Callable[[], bool]) -> None:
+        schedules = list(self._app.schedules.values())
+        if not schedules and self._app.name == DEFAULT_NAME:
+            # Any application may be called so; one without schedules must not speak for the others.
+            return
+        text = json.dumps([schedule.to_json() for schedule in schedules])
+        outcomes = await self._insist(calls.declare_schedules(self._app.name, text), is_stopping)
+        for name, outcome in outcomes.items():
+            if outcome != "unchanged":
+                log.info("schedule_declared", schedule=name, outcome=outcome)
+
     async def retire(self, worker_id: UUID, *, executed: int) -> None:
         give_up = asyncio.get_running_loop().call_later(LAST_WORDS, self._link.cut_off)
         until = time.monotonic() + LAST_WORDS
@@ -100,5 +116,5 @@ class Registration:
                     raise
                 if is_stopping():
                     raise Stopped from error
-                log.warning("database_unreachable", error=str(error).strip())
+                log.warning("database_unreachable", error=" ".join(str(error).split()))
                 await self._link.rest()

@@ -13,11 +13,13 @@ from typing import TYPE_CHECKING, Any
 from pydantic import BaseModel
 
 from onceward import calls, jsonsafe, logs
-from onceward.errors import InvalidPayload, PermanentFailure
-from onceward.outcomes import Cancel, Snooze
+from onceward.errors import InvalidArgument, InvalidPayload, PermanentFailure, ResultTooLarge
+from onceward.outcomes import Cancel, Settle, Snooze
 from onceward.registry import Task, nearest_hint
+from onceward.worker.failures import message_of
 from onceward.worker.job import Job
-from onceward.worker.processes import Processes, RemoteError
+from onceward.worker.processes import Processes, RemoteError, UnsendableResult
+from onceward.worker.steps import Suspended, find_suspended, steps_changed
 from onceward.worker.threads import Threads
 
 if TYPE_CHECKING:
@@ -50,6 +52,7 @@ class Runner:
         self._told_to_stop: set[Job] = set()
         # In threads, failed already because they overran.
         self._overdue: set[Job] = set()
+        self._interrupted = False
         # Buffered or running.
         self.active = 0
 
@@ -95,8 +98,9 @@ class Runner:
                 job.slot = None
                 if me not in self._slots:
                     return  # The lease is gone, and with it the job.
-                if error is not None and not job.cancelled and me.cancelling():
-                    # Interrupted, because the worker stops: the job goes back when it retires.
+                if error is not None and not job.cancelled and self._interrupted:
+                    # Because the worker stops: the job goes back when it retires.  The task's own count of
+                    # cancellations does not tell: until Python 3.13 a TaskGroup whose child fails leaves one behind.
                     self.active -= 1
                     return
                 self._ended(job, result, error)
@@ -179,15 +183,20 @@ class Runner:
             return
         if error is not None and job in self._told_to_stop:
             return  # The job goes back when the worker retires.
+        if isinstance(error, (Suspended, BaseExceptionGroup)) and (suspended := find_suspended(error)):
+            self._worker.settle(job, suspended.call)
+            return
+        if error is None and job.log is not None and (unasked := job.log.unasked):
+            error = steps_changed(job.task, unasked)
         if error is not None:
             self._ended_badly(job, error)
             return
         if result is None:
             self._worker.finish(job, None)
-        elif isinstance(result, Snooze):
-            self._worker.settle(job, calls.snooze(job.id, job.epoch, result.delay, result.reason))
-        elif isinstance(result, Cancel):
-            self._worker.settle(job, calls.cancel(job.id, result.reason, epoch=job.epoch))
+        elif isinstance(result, (Snooze, Cancel)):
+            self._decided(job, result)
+        elif isinstance(result, Settle):
+            self._worker.settle(job, result.call)
         else:
             try:
                 value = result.model_dump(mode="json") if isinstance(result, BaseModel) else result
@@ -198,6 +207,19 @@ class Runner:
             else:
                 self._worker.finish(job, text)
 
+    def _decided(self, job: Job, outcome: Snooze | Cancel) -> None:
+        try:
+            outcome.check()
+        except InvalidArgument as trouble:
+            self.fail(job, trouble, category="result", permanent=True)
+        else:
+            call = (
+                calls.snooze(job.id, job.epoch, outcome.delay, outcome.reason)
+                if isinstance(outcome, Snooze)
+                else calls.cancel(job.id, outcome.reason, epoch=job.epoch)
+            )
+            self._worker.settle(job, call)
+
     def _ended_badly(self, job: Job, error: BaseException) -> None:
         if job.cancelled and isinstance(error, asyncio.CancelledError):
             self._worker.settle(job, calls.cancel(job.id, None, epoch=job.epoch))
@@ -205,6 +227,9 @@ class Runner:
             self.fail(job, error, category="permanent", permanent=True)
         elif isinstance(error, InvalidPayload):
             self.fail(job, error, category="payload", permanent=True)
+        elif isinstance(error, (UnsendableResult, ResultTooLarge)):
+            # Also of a step: what it did is done, and cannot be kept.
+            self.fail(job, error, category="result", permanent=True)
         elif isinstance(error, TimeoutError) and job.timeout is not None:
             self.fail(job, TimeoutError(f"the handler ran longer than {job.timeout}"), category="timeout")
         elif job.cancelled:
@@ -230,7 +255,7 @@ class Runner:
                 job.id,
                 job.epoch,
                 error_type=kind,
-                message=_message(error),
+                message=message_of(error),
                 category=category,
                 traceback=trace,
                 permanent=permanent,
@@ -280,6 +305,7 @@ class Runner:
 
     def interrupt_all(self, why: str) -> None:
         """Tell all handlers to stop; their jobs go back when the worker retires."""
+        self._interrupted = True
         log.info("handlers_interrupted", worker=str(self._worker.id), why=why)
         self.collect()
         for job in [*self._threads.running]:
@@ -322,10 +348,3 @@ class Runner:
         self._threads.stop()
         if self._processes is not None:
             self._processes.stop()
-
-
-def _message(error: BaseException) -> str:
-    try:
-        return getattr(error, "message", None) or str(error) or type(error).__name__
-    except Exception:
-        return f"<{type(error).__name__} whose text cannot be read>"

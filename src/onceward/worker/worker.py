@@ -22,6 +22,7 @@ from onceward.calls import Call
 from onceward.dsn import resolve_dsn
 from onceward.errors import InvalidArgument, ResultTooLarge, is_busy, is_connection_trouble
 from onceward.worker.claims import Claims
+from onceward.worker.connections import Connections
 from onceward.worker.hand import Done, Hand
 from onceward.worker.heart import Heart
 from onceward.worker.job import Job
@@ -46,6 +47,9 @@ STALE_AFTER = 2.0
 ADOPT_AFTER = (0.0, 10.0, 30.0, 60.0)
 # And now and then in any case: a job that its own worker has forgotten would never be rescued.
 ADOPT_EVERY = 60.0
+
+# Connections that handlers may hold at once, for transactions of their own.
+MOST_TRANSACTIONS = 10
 
 Action = Callable[[Link], Coroutine[Any, Any, None]]
 
@@ -100,6 +104,7 @@ class Worker:
         self._exchanges = 0
         self._claiming = 0
         self._hand = Hand(self, self._claims.in_lane)
+        self.connections = Connections(self._dsn, min(concurrency, MOST_TRANSACTIONS))
         self._adopt_at: list[float] = []
         self._leave_by: float | None = None
         self._heart: Heart | None = None
@@ -195,6 +200,7 @@ class Worker:
             await self._registration.retire(self.id, executed=self.executed)
         for link in self._links:
             await link.close()
+        await self.connections.close()
 
     async def _end_tasks(self) -> None:
         # Calls that hang end now; cancelling them would have the driver wait for the server.
@@ -427,6 +433,9 @@ class Worker:
     def submit(self, call: Call[Any]) -> asyncio.Future[Any]:
         """For handlers: whatever the database answers is theirs to hear."""
         return self.operations.submit(call)
+
+    def version_of(self, task: str) -> str | None:
+        return self.app.version or self.app.tasks[task].version
 
     def hand_back(self, jobs: list[Job], *, why: str) -> None:
         """Jobs that were not begun."""

@@ -25,10 +25,9 @@ begin
         'Only dead letters and cancelled or resolved jobs are requeued; start a scheduled job now with onceward.run_now.');
     end if;
   end if;
-  if p_run_at > onceward.now() + interval '10 years' then
-    perform onceward.bad_argument('run_at', p_run_at::text, 'must lie within the next 10 years');
-  end if;
+  perform onceward.check_run_at(p_run_at);
   if p_payload is not null and p_payload <> v_job.payload then
+    perform onceward.check_payload(p_payload);
     select max_payload_bytes into v_cap from onceward.lane_private where name = v_job.lane;
     if pg_column_size(p_payload) > v_cap then
       perform onceward.payload_too_large(p_payload, v_cap, v_job.lane);
@@ -53,6 +52,13 @@ begin
          cancel_reason = null,
          progress   = null
    where j.id = p_job_id;
+  if v_job.task = 'onceward.deliver' then
+    if p_payload <> v_job.payload then
+      perform onceward.bad_argument('payload', p_payload::text, 'of a delivery cannot be changed',
+        'Make a new delivery under another key.');
+    end if;
+    perform onceward.delivery_follows(p_job_id, 'requeued', null);
+  end if;
   if v_state = 'blocked' then
     perform onceward.ask_admission(v_job.tenant, v_job.concurrency_key);
   end if;
@@ -94,7 +100,7 @@ begin
     select k.job_id into v_holder from onceward.key_private as k
      where k.tenant = v_job.tenant and k.task = v_job.task and k.key = v_job.key and k.job_id <> p_job_id;
     if found then
-      raise exception 'cannot requeue job %: its key "%" is taken', p_job_id, v_job.key
+      raise exception 'cannot requeue job %: its key "%" is taken', p_job_id, onceward.shown(v_job.key)
         using errcode = 'OW007', detail = format('Job %s holds the key.', v_holder),
               hint = 'That job does the work. Enqueue a new job under another key to do it again.';
     end if;
@@ -102,12 +108,13 @@ begin
   delete from onceward.archive_private as a where a.id = p_job_id;
   insert into onceward.job_private
     (id, tenant, lane, task, state, priority, epoch, attempt, max_attempts, created_at, run_at, payload,
-     expires_at, timeout, retry, headers, key, key_is_live, concurrency_key, concurrency_limit, dead_at, last_error)
+     expires_at, timeout, retry, headers, key, key_is_live, concurrency_key, concurrency_limit, dead_at, last_error,
+     workflow_id, parent_id, node, after, after_policy)
   values
     (v_job.id, v_job.tenant, v_job.lane, v_job.task, 'dead_letter', v_job.priority, v_job.epoch, v_job.attempt,
      v_job.max_attempts, v_job.created_at, v_job.run_at, v_job.payload, v_job.expires_at, v_job.timeout,
      v_job.retry, v_job.headers, v_job.key, v_again, v_job.concurrency_key, v_job.concurrency_limit,
-     onceward.now(), v_job.last_error);
+     onceward.now(), v_job.last_error, v_job.workflow_id, v_job.parent_id, v_job.node, v_job.after, v_job.after_policy);
 end;
 $$;
 
@@ -205,6 +212,7 @@ begin
   update onceward.job_private as j
      set state     = case when j.concurrency_key is null then 'ready' else 'blocked' end,
          run_at    = onceward.now(),
+         awaits    = null,
          ready_seq = case when j.concurrency_key is null then nextval('onceward.ready_seq') end
    where j.id = p_job_id;
   if v_job.concurrency_key is not null then

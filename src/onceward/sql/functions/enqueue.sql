@@ -15,7 +15,12 @@ create or replace function onceward.enqueue(
   p_max_attempts      integer default 8,
   p_retry             jsonb default null,
   p_tenant            text default null,
-  p_headers           jsonb default null
+  p_headers           jsonb default null,
+  p_after             uuid[] default null,
+  p_after_policy      text default 'fail',
+  p_workflow_id       uuid default null,
+  p_parent_id         uuid default null,
+  p_node              text default null
 )
   returns table (job_id uuid, created boolean, answer text, until timestamptz, reason text)
   language plpgsql security definer
@@ -27,10 +32,11 @@ declare
   v_state   text;
   v_sleeper boolean;
   v_holder  uuid;
+  v_flow    uuid := p_workflow_id;
 begin
   -- Most jobs name only a task: the defaults need no checking.
   if num_nonnulls(p_run_at, p_expires_at, p_timeout, p_retry, p_tenant, p_concurrency_key, p_headers) > 0
-     or p_priority is distinct from 0 or p_max_attempts is distinct from 8
+     or p_priority is distinct from 0 or p_max_attempts is distinct from 8 or p_concurrency_limit is distinct from 1
      -- Not as one pattern with {1,200}: that took longer than the insert.
      or p_task is null or length(p_task) not between 1 and 200 or p_task ~ '[^A-Za-z0-9_.:/-]' then
     perform onceward.check_job_arguments(p_task, p_priority, p_run_at, p_expires_at, p_timeout, p_max_attempts,
@@ -51,12 +57,13 @@ begin
     into v_cap, v_tenant, v_state, v_sleeper
     from onceward.lane_private as l
    where l.name = p_lane;
-  if v_cap is null or v_tenant is null or p_payload is null or pg_column_size(p_payload) > v_cap
+  if v_cap is null or v_tenant is null or jsonb_typeof(p_payload) is distinct from 'object'
+     or pg_column_size(p_payload) > v_cap
      or pg_column_compression(p_payload) is not null then
     if v_cap is null then
       perform onceward.no_such_lane(p_lane);
-    elsif p_payload is null then
-      perform onceward.bad_argument('payload', null, 'must be JSON, not null');
+    elsif jsonb_typeof(p_payload) is distinct from 'object' then
+      perform onceward.check_payload(p_payload);
     -- A payload that comes compressed from a table counts in full.
     elsif pg_column_size(p_payload) > v_cap
           or (pg_column_compression(p_payload) is not null and octet_length(p_payload::text) > v_cap) then
@@ -77,18 +84,27 @@ begin
     end if;
   end if;
 
+  if p_after is not null then
+    v_flow := onceward.check_after(v_tenant, p_after, p_after_policy, p_workflow_id);
+    v_state := 'blocked';
+  end if;
+
   insert into onceward.job_private as j
     (id, tenant, lane, task, state, priority, ready_seq, max_attempts, created_at, run_at, payload, expires_at,
-     timeout, retry, headers, key, key_is_live, concurrency_key, concurrency_limit)
+     timeout, retry, headers, key, key_is_live, concurrency_key, concurrency_limit, workflow_id, parent_id, node, after,
+     after_policy, awaits)
   values
     (coalesce(v_holder, onceward.new_id()), v_tenant, p_lane, p_task, v_state, p_priority,
      case when v_state = 'ready' then nextval('onceward.ready_seq') end,
      p_max_attempts, onceward.now(), coalesce(p_run_at, onceward.now()), p_payload, p_expires_at, p_timeout,
      p_retry, p_headers, p_key, case when p_key is not null then p_key_window = 'live' end,
-     p_concurrency_key, case when p_concurrency_key is not null then p_concurrency_limit end)
+     p_concurrency_key, case when p_concurrency_key is not null then p_concurrency_limit end, v_flow, p_parent_id, p_node,
+     p_after, case when p_after is not null then p_after_policy end, case when p_after is not null then 'jobs' end)
   returning j.id, true, 'accepted' into job_id, created, answer;
 
-  if v_state = 'blocked' then
+  if p_after is not null then
+    perform onceward.add_dependencies(array[job_id], p_after);
+  elsif v_state = 'blocked' then
     perform onceward.ask_admission(v_tenant, p_concurrency_key);
   end if;
   -- What onceward.wake does.
@@ -98,8 +114,8 @@ begin
   return next;
 end;
 $$;
-comment on function onceward.enqueue(text, jsonb, text, integer, timestamptz, timestamptz, interval, text, text, text, integer, integer, jsonb, text, jsonb) is
-  'Enqueues one job in the caller''s transaction.  With a key, the same key within its window (live, forever or an interval) gives the same job and created = false; a different payload under the same key is an error (OW005).';
+comment on function onceward.enqueue(text, jsonb, text, integer, timestamptz, timestamptz, interval, text, text, text, integer, integer, jsonb, text, jsonb, uuid[], text, uuid, uuid, text) is
+  'Enqueues one job in the caller''s transaction.  With a key, the same key within its window (live, forever or an interval) gives the same job and created = false; a different payload under the same key is an error (OW005).  With p_after, it waits for other jobs; p_after_policy says what happens when one of them fails (fail, ignore, compensate).';
 
 create or replace function onceward.payload_too_large(p_payload jsonb, p_cap integer, p_lane text)
   returns void
@@ -166,7 +182,7 @@ create or replace function onceward.key_conflict(p_task text, p_key text, p_job_
   set search_path = pg_catalog, pg_temp
 as $$
 begin
-  raise exception 'key "%" of task "%" is taken by a job with a different payload', p_key, p_task
+  raise exception 'key "%" of task "%" is taken by a job with a different payload', onceward.shown(p_key), onceward.shown(p_task)
     using errcode = 'OW005',
           detail  = format('Job %s holds the key.', p_job_id),
           hint    = 'Use another key for different work, or send the same payload.';

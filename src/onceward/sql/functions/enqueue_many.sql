@@ -14,7 +14,11 @@ create or replace function onceward.enqueue_many(
   p_max_attempts      integer default 8,
   p_retry             jsonb default null,
   p_tenant            text default null,
-  p_headers           jsonb default null
+  p_headers           jsonb default null,
+  p_after             uuid[] default null,
+  p_after_policy      text default 'fail',
+  p_workflow_id       uuid default null,
+  p_parent_id         uuid default null
 )
   returns table (job_id uuid, created boolean)
   language plpgsql security definer
@@ -28,6 +32,7 @@ declare
   v_ids    uuid[];
   v_held   uuid[];
   v_big    integer;
+  v_flow   uuid := p_workflow_id;
 begin
   perform onceward.check_job_arguments(p_task, p_priority, p_run_at, p_expires_at, p_timeout, p_max_attempts,
                                        p_retry, p_tenant, p_concurrency_key, p_concurrency_limit, p_headers);
@@ -39,6 +44,7 @@ begin
   if p_payloads is null or array_position(p_payloads, null) is not null then
     perform onceward.bad_argument('payloads', null, 'must be an array of JSON without nulls');
   end if;
+  perform onceward.check_payload(u.payload) from unnest(p_payloads) as u (payload) where jsonb_typeof(u.payload) <> 'object';
   select i into v_big from unnest(p_payloads) with ordinality as u (payload, i) where pg_column_size(u.payload) > v_cap limit 1;
   if found then
     perform onceward.payload_too_large(p_payloads[v_big], v_cap, p_lane);
@@ -58,18 +64,26 @@ begin
   v_state := case when p_run_at > v_now then 'scheduled'
                   when p_concurrency_key is not null then 'blocked'
                   else 'ready' end;
+  if p_after is not null then
+    v_flow := onceward.check_after(v_tenant, p_after, p_after_policy, p_workflow_id);
+    v_state := 'blocked';
+  end if;
   insert into onceward.job_private
     (id, tenant, lane, task, state, priority, ready_seq, max_attempts, created_at, run_at, payload, expires_at,
-     timeout, retry, headers, key, key_is_live, concurrency_key, concurrency_limit)
+     timeout, retry, headers, key, key_is_live, concurrency_key, concurrency_limit, workflow_id, parent_id, after,
+     after_policy, awaits)
   select u.id, v_tenant, p_lane, p_task, v_state, p_priority,
          case when v_state = 'ready' then nextval('onceward.ready_seq') end,
          p_max_attempts, v_now, coalesce(p_run_at, v_now), u.payload, p_expires_at, p_timeout, p_retry, p_headers,
          u.key, case when u.key is not null then p_key_window = 'live' end,
-         p_concurrency_key, case when p_concurrency_key is not null then p_concurrency_limit end
+         p_concurrency_key, case when p_concurrency_key is not null then p_concurrency_limit end, v_flow, p_parent_id,
+         p_after, case when p_after is not null then p_after_policy end, case when p_after is not null then 'jobs' end
     from unnest(v_ids, v_held, p_payloads, p_keys) as u (id, held, payload, key)
    where u.id = u.held;
 
-  if v_state = 'blocked' then
+  if p_after is not null then
+    perform onceward.add_dependencies(array(select u.id from unnest(v_ids, v_held) as u (id, held) where u.id = u.held), p_after);
+  elsif v_state = 'blocked' then
     perform onceward.ask_admission(v_tenant, p_concurrency_key);
   end if;
   if v_state <> 'scheduled' then
@@ -78,7 +92,7 @@ begin
   return query select u.held, u.held = u.id from unnest(v_ids, v_held) as u (id, held);
 end;
 $$;
-comment on function onceward.enqueue_many(text, jsonb[], text[], text, integer, timestamptz, timestamptz, interval, text, text, integer, integer, jsonb, text, jsonb) is
+comment on function onceward.enqueue_many(text, jsonb[], text[], text, integer, timestamptz, timestamptz, interval, text, text, integer, integer, jsonb, text, jsonb, uuid[], text, uuid, uuid) is
   'Enqueues many jobs of one task; returns one row per payload, in order.  Keys, when given, are one per payload (null for none).';
 
 -- take_key for a set, in the order of the keys so that two batches cannot deadlock.

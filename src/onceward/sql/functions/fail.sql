@@ -144,6 +144,12 @@ begin
          dead_at    = case when p_state = 'dead_letter' then onceward.now() end,
          last_error = coalesce(p_error, j.last_error)
    where j.id = p_job.id;
+  if p_state = 'dead_letter' then
+    perform onceward.ask_dependents(p_job.id, p_job.lane);
+  end if;
+  if p_state = 'dead_letter' and p_job.task = 'onceward.deliver' then
+    perform onceward.delivery_follows(p_job.id, p_state, p_error);
+  end if;
 end;
 $$;
 

@@ -33,7 +33,7 @@ create or replace function onceward.finish_done(p_job_ids uuid[], p_epochs bigin
 as $$
 declare
   v_now   timestamptz := onceward.now();
-  v_gone  integer;
+  v_ids   uuid[];
   v_keyed uuid[];
   v_keys  jsonb;
 begin
@@ -57,30 +57,40 @@ begin
        and j.worker_id is not null
     returning j.id, j.tenant, j.lane, j.task, j.priority, j.epoch, j.attempt, j.max_attempts, j.snoozes,
               j.created_at, j.run_at, j.started_at, j.worker_id, j.payload, f.result, j.expires_at, j.timeout,
-              j.retry, j.headers, j.key, j.key_is_live, j.concurrency_key, j.concurrency_limit, j.progress, j.last_error
+              j.retry, j.headers, j.key, j.key_is_live, j.concurrency_key, j.concurrency_limit, j.progress, j.last_error,
+              j.workflow_id, j.parent_id, j.node, j.after, j.after_policy
   ), archived as (
     insert into onceward.archive_private
       (id, tenant, lane, task, state, priority, epoch, attempt, max_attempts, snoozes, created_at, run_at,
        started_at, finished_at, worker_id, payload, result, expires_at, timeout, retry, headers, key,
-       concurrency_key, concurrency_limit, progress, last_error)
+       concurrency_key, concurrency_limit, progress, last_error, workflow_id, parent_id, node, after, after_policy)
     select g.id, g.tenant, g.lane, g.task, 'done', g.priority, g.epoch, g.attempt, g.max_attempts, g.snoozes,
            g.created_at, g.run_at, g.started_at, v_now, g.worker_id, g.payload, g.result, g.expires_at, g.timeout,
-           g.retry, g.headers, g.key, g.concurrency_key, g.concurrency_limit, g.progress, g.last_error
+           g.retry, g.headers, g.key, g.concurrency_key, g.concurrency_limit, g.progress, g.last_error,
+           g.workflow_id, g.parent_id, g.node, g.after, g.after_policy
       from gone as g
   )
-  select count(*),
+  select array_agg(g.id),
          array_agg(g.id) filter (where g.key_is_live),
          jsonb_agg(distinct jsonb_build_array(g.tenant, g.concurrency_key)) filter (where g.concurrency_key is not null)
-    into v_gone, v_keyed, v_keys
+    into v_ids, v_keyed, v_keys
     from gone as g;
 
+  -- Most jobs are not waited for: a look into the index costs less than the call.
+  if v_ids is not null
+     and (exists (select from unnest(v_ids) as u (id)
+                   where (select true from onceward.dependency_private as d
+                           where d.after_id = u.id and coalesce(d.outcome, '') = '' limit 1))
+          or current_setting('transaction_isolation') <> 'read committed') then
+    perform onceward.tell_dependents(v_ids, 'done');
+  end if;
   if v_keyed is not null then
     perform onceward.free_keys(v_keyed);
   end if;
   if v_keys is not null then
     perform onceward.admit(v_keys);
   end if;
-  if v_gone < cardinality(p_job_ids) then
+  if v_ids is null or cardinality(v_ids) < cardinality(p_job_ids) then
     -- Rare: either the lease was lost, or this is the repetition of a call whose reply was lost.
     return query
       select f.id, f.epoch
@@ -159,14 +169,20 @@ begin
   insert into onceward.archive_private
     (id, tenant, lane, task, state, priority, epoch, attempt, max_attempts, snoozes, created_at, run_at,
      started_at, finished_at, worker_id, payload, expires_at, timeout, retry, headers, key,
-     concurrency_key, concurrency_limit, progress, finish_note, last_error)
+     concurrency_key, concurrency_limit, progress, finish_note, last_error, workflow_id, parent_id, node, after,
+     after_policy)
   values
     (v_job.id, v_job.tenant, v_job.lane, v_job.task, p_state, v_job.priority, v_job.epoch, v_job.attempt,
      v_job.max_attempts, v_job.snoozes, v_job.created_at, v_job.run_at, v_job.started_at, onceward.now(),
      v_job.worker_id, v_job.payload, v_job.expires_at, v_job.timeout, v_job.retry, v_job.headers, v_job.key,
-     v_job.concurrency_key, v_job.concurrency_limit, v_job.progress, left(p_note, 2000), v_job.last_error);
+     v_job.concurrency_key, v_job.concurrency_limit, v_job.progress, left(p_note, 2000), v_job.last_error,
+     v_job.workflow_id, v_job.parent_id, v_job.node, v_job.after, v_job.after_policy);
   if v_job.key_is_live then
     perform onceward.free_keys(array[p_job_id]);
+  end if;
+  perform onceward.ask_dependents(p_job_id, v_job.lane);
+  if v_job.task = 'onceward.deliver' then
+    perform onceward.delivery_follows(p_job_id, p_state, null);
   end if;
 end;
 $$;

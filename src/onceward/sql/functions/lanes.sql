@@ -62,10 +62,12 @@ as $$
 declare
   v_known text := (select string_agg(name, ', ' order by name) from (select name from onceward.lane_private order by name limit 20) as l);
 begin
-  raise exception 'lane "%" does not exist', p_name
+  raise exception 'lane "%" does not exist', onceward.shown(p_name)
     using errcode = 'OW002',
           detail  = format('Known lanes: %s.', v_known),
-          hint    = format('Create it with "onceward lane add %s" or select onceward.add_lane(%L).', p_name, p_name);
+          hint    = case when p_name ~ '^[A-Za-z0-9_.:-]{1,100}$'
+                         then format('Create it with "onceward lane add %s" or select onceward.add_lane(%L).', p_name, p_name)
+                         else 'A lane has a name of 1 to 100 letters, digits or . _ : -' end;
 end;
 $$;
 

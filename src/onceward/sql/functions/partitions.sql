@@ -1,4 +1,4 @@
--- Archive and attempts are partitioned by day of the job's id.  Partitions are attached ahead of time; rows of a day
+-- Archive, attempts and steps are partitioned by day of the job's id.  Partitions are attached ahead of time; rows of a day
 -- that has none go to the default partition and stay there.
 create or replace function onceward.ensure_partitions(p_days_ahead integer default 14)
   returns integer
@@ -21,7 +21,7 @@ begin
   end if;
   -- One at a time; whoever comes second finds nothing to do.
   perform pg_advisory_xact_lock(hashtext('onceward.ensure_partitions'));
-  foreach v_parent in array array['archive', 'attempt'] loop
+  foreach v_parent in array array['archive', 'attempt', 'step'] loop
     v_key := case v_parent when 'archive' then 'id' else 'job_id' end;
     for v_day in select generate_series(current_date - 1, current_date + p_days_ahead, interval '1 day')::date loop
       v_name := format('%s_%s', v_parent, to_char(v_day, 'YYYYMMDD'));
@@ -42,9 +42,9 @@ begin
 end;
 $$;
 comment on function onceward.ensure_partitions(integer) is
-  'Attaches the daily partitions of archive and attempts for the days ahead.  Called by workers; harmless to repeat.';
+  'Attaches the daily partitions of archive, attempts and steps for the days ahead.  Called by workers; harmless to repeat.';
 
--- Rows that nobody needs any more: keys past their window, concurrency keys without jobs, workers long gone.
+-- Rows that nobody needs any more.
 create or replace function onceward.tidy(p_limit integer default 1000)
   returns integer
   language plpgsql security definer
@@ -53,6 +53,8 @@ as $$
 declare
   v_count integer := 0;
   v_part  integer;
+  v_jobs  uuid[];
+  v_after uuid[];
 begin
   perform onceward.check_limit(p_limit);
   with old as materialized (
@@ -94,8 +96,57 @@ begin
    using gone
    where w.id = gone.id;
   get diagnostics v_part = row_count;
+  v_count := v_count + v_part;
+
+  with old as materialized (
+    select e.tenant, e.name from onceward.event_private as e
+     where e.expires_at <= onceward.now()
+     order by e.expires_at limit p_limit for update skip locked
+  )
+  delete from onceward.event_private as e
+   using old
+   where e.tenant = old.tenant and e.name = old.name;
+  get diagnostics v_part = row_count;
+  v_count := v_count + v_part;
+
+  -- Edges of jobs that were cancelled or requeued while they waited.  Looked at again once they are locked: one of those
+  -- jobs may have begun to wait anew.
+  with idle as materialized (
+    select d.job_id, d.after_id from onceward.dependency_private as d
+     where not exists (select from onceward.job_private as j where j.id = d.job_id and j.awaits in ('jobs', 'join'))
+     order by d.job_id, d.after_id limit p_limit for update skip locked
+  )
+  select array_agg(i.job_id), array_agg(i.after_id) into v_jobs, v_after from idle as i;
+  delete from onceward.dependency_private as d
+   using unnest(v_jobs, v_after) as i (job_id, after_id)
+   where d.job_id = i.job_id and d.after_id = i.after_id
+     and not exists (select from onceward.job_private as j where j.id = d.job_id and j.awaits in ('jobs', 'join'));
+  get diagnostics v_part = row_count;
+  v_count := v_count + v_part;
+
+  with old as materialized (
+    select t.schedule_id, t.slot from onceward.tick_private as t
+     where t.ticked_at < onceward.now() - interval '30 days'
+     order by t.ticked_at limit p_limit for update skip locked
+  )
+  delete from onceward.tick_private as t
+   using old
+   where t.schedule_id = old.schedule_id and t.slot = old.slot;
+  get diagnostics v_part = row_count;
+  v_count := v_count + v_part;
+
+  with old as materialized (
+    select r.tenant, r.key from onceward.run_private as r
+     where r.since < onceward.now() - interval '30 days'
+       and coalesce(r.finished_at, r.expires_at) < onceward.now() - interval '30 days'
+     order by r.since limit p_limit for update skip locked
+  )
+  delete from onceward.run_private as r
+   using old
+   where r.tenant = old.tenant and r.key = old.key;
+  get diagnostics v_part = row_count;
   return v_count + v_part;
 end;
 $$;
 comment on function onceward.tidy(integer) is
-  'Removes keys past their window, concurrency keys without jobs, and workers that ended a week ago.  Returns how many rows.';
+  'Removes keys and events past their time, concurrency keys and dependencies without jobs, workers that ended a week ago, and ticks and runs that are 30 days old.  Returns how many rows.';

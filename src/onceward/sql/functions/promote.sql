@@ -12,8 +12,11 @@ declare
   v_lanes text[];
   v_keys  jsonb;
   v_more  jsonb;
+  v_again boolean;
+  v_freed integer;
 begin
   perform onceward.check_limit(p_limit);
+  select r.more, r.freed into v_again, v_freed from onceward.recheck(p_limit) as r;
   select e.expired, e.keys into expired, v_keys from onceward.expire(p_limit) as e;
 
   with due as materialized (
@@ -29,7 +32,8 @@ begin
   ), moved as (
     update onceward.job_private as j
        set state     = case when n.seq is null then 'blocked' else 'ready' end,
-           ready_seq = n.seq
+           ready_seq = n.seq,
+           awaits    = null
       from numbered as n
      where j.ctid = n.place
     returning j.state, j.lane, j.tenant, j.concurrency_key
@@ -40,6 +44,7 @@ begin
     into promoted, v_lanes, v_more, more
     from moved as m;
   v_keys := v_keys || coalesce(v_more, '[]');
+  promoted := promoted + v_freed;
 
   with asked as materialized (
     select a.id from onceward.admission_private as a
@@ -53,7 +58,7 @@ begin
     returning a.tenant, a.concurrency_key
   )
   select jsonb_agg(distinct jsonb_build_array(a.tenant, a.concurrency_key)),
-         more or expired >= p_limit or count(*) >= p_limit
+         more or v_again or expired >= p_limit or count(*) >= p_limit
     into v_more, more
     from answered as a;
   v_keys := v_keys || coalesce(v_more, '[]');
@@ -66,13 +71,15 @@ begin
   if v_lanes is not null then
     perform onceward.wake(v_lanes);
   end if;
-  next_run_at := (select min(j.run_at) from onceward.job_private as j where j.state = 'scheduled');
+  -- Not the day that does not come: see wait_event.
+  next_run_at := (select min(j.run_at) from onceward.job_private as j
+                   where j.state = 'scheduled' and j.run_at < timestamptz '9999-01-01 00:00:00+00');
   next_in := next_run_at - onceward.now();
   return next;
 end;
 $$;
 comment on function onceward.promote(integer) is
-  'Makes due scheduled jobs and admissible blocked jobs ready, and cancels expired ones.  Returns how many, when the next scheduled job is due, and whether there is more to do at once.';
+  'Makes due scheduled jobs, admissible blocked jobs and those that need not wait any more ready, and cancels expired ones.  Returns how many, when the next scheduled job is due, and whether there is more to do at once.';
 
 -- Let waiting jobs of these keys in, as far as each key has room.  p_keys: [[tenant, key], ...].
 -- The row in concurrency_private is the lock; a job holds its place from ready until it stops running.
@@ -128,16 +135,17 @@ begin
       from jsonb_array_elements(p_keys) as k (key)
      cross join lateral (
        select j.concurrency_limit from onceward.job_private as j
-        where j.state = 'blocked' and j.tenant = k.key ->> 0 and j.concurrency_key = k.key ->> 1
+        where j.state = 'blocked' and j.awaits is null and j.tenant = k.key ->> 0 and j.concurrency_key = k.key ->> 1
         order by j.priority desc, j.id limit 1) as waiting
      cross join lateral (
        select count(*)::integer as n from onceward.job_private as h
-        where h.state in ('ready', 'running') and h.tenant = k.key ->> 0 and h.concurrency_key = k.key ->> 1) as held
+        where h.state in ('ready', 'running') and h.awaits is null and h.tenant = k.key ->> 0 and h.concurrency_key = k.key ->> 1) as held
      where waiting.concurrency_limit > held.n
   ), next_ones as materialized (
     select r.tenant, r.concurrency_key, r.n,
            array(select j.ctid from onceward.job_private as j
-                  where j.state = 'blocked' and j.tenant = r.tenant and j.concurrency_key = r.concurrency_key
+                  where j.state = 'blocked' and j.awaits is null
+                    and j.tenant = r.tenant and j.concurrency_key = r.concurrency_key
                   order by j.priority desc, j.id
                   limit r.n
                     for update skip locked) as places
@@ -158,7 +166,7 @@ begin
     perform onceward.ask_admission(k ->> 0, k ->> 1)
        from jsonb_array_elements(v_short) as k
       where exists (select from onceward.job_private as b
-                     where b.state = 'blocked' and b.tenant = k ->> 0 and b.concurrency_key = k ->> 1);
+                     where b.state = 'blocked' and b.awaits is null and b.tenant = k ->> 0 and b.concurrency_key = k ->> 1);
   end if;
   if v_count > 0 then
     perform onceward.wake(v_lanes);

@@ -27,8 +27,8 @@ as $$
 $$;
 comment on function onceward.sees_all_tenants() is 'Whether this session may see the rows of every tenant.';
 
--- Refuse to touch another tenant's job.  Owners act for everybody; others need a matching tenant or '*'.
-create or replace function onceward.check_tenant(p_tenant text)
+-- Refuse to touch what is another tenant's.  Owners act for everybody; others need a matching tenant or '*'.
+create or replace function onceward.check_tenant(p_tenant text, p_what text default 'job')
   returns void
   language plpgsql stable
   set search_path = pg_catalog, pg_temp
@@ -39,10 +39,10 @@ begin
      or (onceward.current_tenant() is null and pg_has_role(onceward.caller(), 'onceward_owner', 'usage')) then
     return;
   end if;
-  raise exception 'job belongs to another tenant'
+  raise exception '% belongs to another tenant', p_what
     using errcode = 'OW011',
-          detail  = format('This session acts for tenant %s.', coalesce(quote_literal(onceward.current_tenant()), '(none)')),
-          hint    = 'Set "onceward.tenant" to the tenant of the job.';
+          detail  = format('This session acts for tenant %s.', coalesce(quote_literal(onceward.shown(onceward.current_tenant())), '(none)')),
+          hint    = format('Set "onceward.tenant" to the tenant of the %s.', p_what);
 end;
 $$;
 
@@ -63,9 +63,9 @@ begin
       'must be 1 to 200 characters, without * and control characters');
   end if;
   if p_tenant is not null and p_tenant <> v_session then
-    raise exception 'cannot enqueue for tenant "%"', p_tenant
+    raise exception 'cannot enqueue for tenant "%"', onceward.shown(p_tenant)
       using errcode = 'OW011',
-            detail  = format('This session acts for tenant "%s".', v_session),
+            detail  = format('This session acts for tenant "%s".', onceward.shown(v_session)),
             hint    = 'Leave the tenant out, or change "onceward.tenant".';
   end if;
   return v_session;
