@@ -18,7 +18,7 @@ help: ## Show these targets
 demo: $(READY) ## Watch jobs run, fail, retry and return, on the embedded PostgreSQL
 	@$(BIN)/onceward demo
 
-test: check ## Run every check, all tests, then the crash tests (about a quarter of an hour)
+test: check ## Run every check, all tests, then the crash tests (about twenty minutes)
 	@echo "==> PostgreSQL 15"
 	@tools/postgres15.sh > .venv/.postgres15
 	@echo "==> tests"

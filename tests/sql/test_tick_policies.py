@@ -3,47 +3,17 @@
 from __future__ import annotations
 
 from collections import Counter
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 
 import pytest
 
-MIDNIGHT = datetime(2026, 6, 15, tzinfo=UTC)
+from tests.support.ticks import MIDNIGHT, add, sums, tick, tick_all, ticks
 
 
 @pytest.fixture
 def db(db):
     db.clock.pin(MIDNIGHT)
     return db
-
-
-def add(db, spec="1 minute", name="report", **options):
-    (row,) = db.call("add_schedule", name=name, task="report", spec=spec, **options)
-    return row
-
-
-def tick(db, **options):
-    (row,) = db.call("tick", **options)
-    return row
-
-
-def tick_all(db):
-    """Tick until nothing is due; how many fired."""
-    fired = 0
-    while (row := tick(db)).next_in == timedelta(0) or row.fired:
-        fired += row.fired
-    return fired
-
-
-def ticks(db, *columns):
-    chosen = ", ".join(columns or ("slot", "outcome", "slots"))
-    return [
-        tuple(row) for row in db.run(f"select {chosen} from onceward.ticks order by fire_at, outcome desc")
-    ]
-
-
-def sums(db):
-    return {row.outcome: row.total for row in db.run(
-        "select outcome, sum(slots)::int as total from onceward.ticks group by 1")}  # fmt: skip
 
 
 def jobs(db):

@@ -72,13 +72,16 @@ create table onceward.job_private (
   key_is_live       boolean,
   concurrency_key   text,
   concurrency_limit integer,
+  -- Blocked, and nobody has looked yet whether the key has room.
+  admit_pending     boolean,
   progress          jsonb,
   cancel_at         timestamptz,
   cancel_reason     text,
   dead_at           timestamptz,
   last_error        jsonb,
-  -- Only the invariant that fencing rests on: PostgreSQL reads each constraint from its catalogue at every
-  -- statement, which is a tenth of an enqueue.  Only functions write here, and the tests hold the others.
+  -- Only the invariants that fencing rests on: PostgreSQL reads each constraint from its catalogue at every
+  -- statement, and an enqueue is one small statement.  The tests hold the others.
+  constraint job_state_known check (state in ('scheduled', 'ready', 'running', 'blocked', 'dead_letter')),
   constraint job_running_has_lease check ((state = 'running') = (worker_id is not null))
 ) with (
   -- Claims and finishes churn this table; vacuum must not wait for a fifth of it to be dead.
@@ -93,9 +96,11 @@ create index job_cancel_idx on onceward.job_private (worker_id) where state = 'r
 create index job_dead_idx on onceward.job_private (dead_at) where state = 'dead_letter';
 create index job_expires_idx on onceward.job_private (expires_at)
   where expires_at is not null and state in ('scheduled', 'ready', 'blocked');
--- Who holds a place of a key, and who waits for one.
-create index job_key_idx on onceward.job_private (tenant, concurrency_key, state, priority desc, id)
-  where concurrency_key is not null;
+create index job_waiting_key_idx on onceward.job_private (tenant, concurrency_key, priority desc, id)
+  where state = 'blocked' and concurrency_key is not null;
+create index job_pending_idx on onceward.job_private (id) where state = 'blocked' and admit_pending;
+create index job_holding_key_idx on onceward.job_private (tenant, concurrency_key)
+  where state in ('ready', 'running') and concurrency_key is not null;
 
 -- A finished job.  Its last attempt is part of the row: most jobs have one attempt, and it succeeds.
 create table onceward.archive_private (
@@ -173,7 +178,7 @@ create table onceward.concurrency_private (
   primary key (tenant, concurrency_key)
 );
 
--- Concurrency keys whose waiting jobs have to be looked at.  Only inserted into, so that nobody ever waits to ask.
+-- Keys whose waiting jobs have to be looked at again.  Only inserted into, so that nobody ever waits to ask.
 create table onceward.admission_private (
   id              bigint generated always as identity primary key,
   tenant          text not null,
