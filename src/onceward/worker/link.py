@@ -35,10 +35,6 @@ class Link:
         self._prepare_after: int | None = 3
 
     @property
-    def is_open(self) -> bool:
-        return self._conn is not None and not self._conn.closed
-
-    @property
     def _user(self) -> str | None:
         return self._conn.info.user if self._conn is not None and not self._conn.closed else None
 

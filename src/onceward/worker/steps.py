@@ -168,15 +168,15 @@ class Steps(JobContext):
             log = self._log()
             log.sleeps += 1
             name = f"sleep {log.sleeps}"
-        return self._run(self._sleep(name, duration))
+        return self.finish_call(self._sleep(name, duration))
 
     def wait_event(self, name: str, timeout: timedelta | None = None) -> Any:
         """Give the slot back until the event is emitted; returns its payload.  Raises EventTimeout."""
-        return self._run(self._wait_event(name, timeout))
+        return self.finish_call(self._wait_event(name, timeout))
 
     def spawn(self, name: str, task: Task[Any, Any] | str, payloads: Iterable[Any]) -> Any:
         """Enqueue children, once; returns their ids.  Their options come from the task's declaration."""
-        return self._run(self._spawn(name, task, list(payloads)))
+        return self.finish_call(self._spawn(name, task, list(payloads)))
 
     def join(
         self,
@@ -190,7 +190,7 @@ class Steps(JobContext):
         When one was cancelled or is a dead letter, `fail` raises JobsFailed, and `ignore` returns it among the others.
         """
         ids = [job.id if isinstance(job, JobRef) else UUID(str(job)) for job in jobs]
-        return self._run(self._join(name, ids, on_failure))
+        return self.finish_call(self._join(name, ids, on_failure))
 
     @property
     def id(self) -> UUID:
@@ -204,7 +204,8 @@ class Steps(JobContext):
         except RuntimeError:
             return False
 
-    def _run(self, coroutine: Any) -> Any:
+    def finish_call(self, coroutine: Any) -> Any:
+        """The coroutine for an async handler to await; a sync handler gets its answer."""
         if self._is_async():
             return coroutine
         return asyncio.run_coroutine_threadsafe(coroutine, self._operations.loop).result()
@@ -217,7 +218,8 @@ class Steps(JobContext):
         async def ask() -> T:
             return await self._call(call)
 
-        return asyncio.run_coroutine_threadsafe(ask(), self._operations.loop).result()
+        answer: T = self.finish_call(ask())
+        return answer
 
     def _log(self) -> StepLog:
         if self.log is None:
@@ -268,7 +270,7 @@ class Steps(JobContext):
                 hint="A thread cannot be interrupted: write the handler as an async function.",
             )
         place, log = self.begin_step(name)
-        stored = asyncio.run_coroutine_threadsafe(self.known_step(log, name), self._operations.loop).result()
+        stored = self.finish_call(self.known_step(log, name))
         if stored is not None and stored.state == "done":
             return load_result(function, stored.result, name)
         began, tried = time.monotonic(), 0
@@ -280,8 +282,7 @@ class Steps(JobContext):
             except Exception as error:
                 if limits.is_over(error, tried):
                     took = time.monotonic() - began
-                    failure = self.record_failure(place, error, "step", tried, took)
-                    asyncio.run_coroutine_threadsafe(failure, self._operations.loop).result()
+                    self.finish_call(self.record_failure(place, error, "step", tried, took))
                     raise
                 time.sleep(limits.wait(tried))
         text = dump_result(function, value, name)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import time
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager, AbstractContextManager, AsyncExitStack, ExitStack
@@ -102,7 +101,7 @@ class Transaction:
     # ------------------------------------------------------------ sync handlers
 
     def __enter__(self) -> psycopg.Connection[Any]:
-        if self._wait(self._is_done()):
+        if self._job.finish_call(self._is_done()):
             self._done = True
             replayed: Any = Replayed()
             return replayed  # type: ignore[no-any-return]
@@ -127,11 +126,11 @@ class Transaction:
             raise
         self._sync.__exit__(kind, error, trace)
         if isinstance(error, Exception):
-            self._wait(self._failed(error))
+            self._job.finish_call(self._failed(error))
         return False
 
     def run_sync(self, function: Callable[..., Any], args: tuple[Any, ...]) -> Any:
-        if self._wait(self._is_done()):
+        if self._job.finish_call(self._is_done()):
             return load_result(function, self._stored_result(), self._place.name)
         try:
             with ExitStack() as stack:
@@ -141,7 +140,7 @@ class Transaction:
                 contrib.run(connection, self._checkpoint(text))
                 return value
         except Exception as error:
-            self._wait(self._failed(error))
+            self._job.finish_call(self._failed(error))
             raise
 
     def _enter_sync(self, stack: ExitStack) -> psycopg.Connection[Any]:
@@ -153,9 +152,6 @@ class Transaction:
         if self._job.tenant != "default":
             contrib.run(self._connection, calls.set_tenant(self._job.tenant))
         return self._connection  # type: ignore[no-any-return]
-
-    def _wait(self, coroutine: Any) -> Any:
-        return asyncio.run_coroutine_threadsafe(coroutine, self._job._operations.loop).result()  # noqa: SLF001
 
     # ------------------------------------------------------------ both
 
