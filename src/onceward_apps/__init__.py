@@ -1,0 +1,1 @@
+"""Complete systems that run on Onceward.  Each uses the engine's public API and none of the others."""

@@ -1,0 +1,1 @@
+"""What several of the systems use: their schemas' installation, QR codes, tokens."""
