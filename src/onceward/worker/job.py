@@ -28,13 +28,13 @@ class Job(Steps):
 
     __slots__ = (
         "_cancel", "_operations", "attempt", "claimed_at", "deadline", "epoch", "headers", "key", "lane",
-        "log", "max_attempts", "payload_text", "ref", "slot", "task", "tenant", "timeout", "unsettled",
+        "line", "log", "max_attempts", "payload_text", "ref", "slot", "start_by", "task", "tenant", "timeout", "unsettled",
     )  # fmt: skip
 
     def __init__(self, row: Sequence[Any], operations: Operations, claimed_at: float) -> None:
         (
             _, self.ref, self.epoch, self.task, self.payload_text, self.lane, _, _, self.attempt, self.max_attempts,
-            self.tenant, self.timeout, self.headers, self.key,
+            self.tenant, self.timeout, self.headers, self.key, self.line,
         ) = row  # fmt: skip
         self.claimed_at = claimed_at
         self._operations = operations
@@ -45,6 +45,8 @@ class Job(Steps):
         self.deadline: float | None = None
         # The asyncio task that runs an async handler, so that it can be interrupted.
         self.slot: asyncio.Task[None] | None = None
+        # Until when it may begin; None: whenever.
+        self.start_by: float | None = None
         # The database has refused the end that the handler wanted.
         self.unsettled = False
 
@@ -60,6 +62,7 @@ class Job(Steps):
     timeout: timedelta | None
     headers: dict[str, str] | None
     key: str | None
+    line: str
 
     def __repr__(self) -> str:
         return f"<Job {self.ref} {self.task} attempt {self.attempt}/{self.max_attempts}>"

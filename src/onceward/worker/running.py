@@ -31,6 +31,8 @@ UNKNOWN_TASK_PAUSE = timedelta(seconds=30)
 # How long cancelled handlers may take to clean up when the worker ends, in seconds.
 CLEAN_UP = 2.0
 NOT_BEGUN = object()
+BEGUN_TOO_LATE = object()
+TOO_LATE = "too late for its limit"
 
 
 class Runner:
@@ -62,7 +64,10 @@ class Runner:
         if task is None:
             self._unknown_task(job)
         elif task.is_async or task.executor == "process":
-            self._queue.append(job)
+            if job.start_by is None:
+                self._queue.append(job)
+            else:
+                self._queue.appendleft(job)
             if self._idle:
                 self._idle.pop().set_result(None)
             elif len(self._slots) < self._concurrency:
@@ -88,6 +93,9 @@ class Runner:
                 job = queue.popleft()
                 if not self._worker.healthy:
                     self._not_begun(job)
+                    continue
+                if job.start_by is not None and time.monotonic() > job.start_by:
+                    self._not_begun(job, why=TOO_LATE)
                     continue
                 result, error = None, None
                 job.slot = me
@@ -131,6 +139,8 @@ class Runner:
     def _run_sync(self, job: Job) -> object:
         if not self._worker.healthy:
             return NOT_BEGUN
+        if job.start_by is not None and time.monotonic() > job.start_by:
+            return BEGUN_TOO_LATE
         task = self._tasks[job.task]
         arguments = task.arguments(job.payload_text)
         if task.context_parameter is not None:
@@ -156,6 +166,8 @@ class Runner:
                 self._timed.discard(job)
             if result is NOT_BEGUN:
                 self._not_begun(job)
+            elif result is BEGUN_TOO_LATE:
+                self._not_begun(job, why=TOO_LATE)
             else:
                 self._ended(job, result, error)
 
@@ -171,10 +183,13 @@ class Runner:
 
     # ------------------------------------------------------------ ends
 
-    def _not_begun(self, job: Job) -> None:
-        """The lease may be over, as after a suspension of the process: nothing is begun that others may be running."""
+    def _not_begun(self, job: Job, why: str = "lease in doubt") -> None:
+        """The lease may be over, as after a suspension of the process: nothing is begun that others may be running.
+
+        Or its limit was for an earlier moment.
+        """
         self.active -= 1
-        self._worker.hand_back([job], why="lease in doubt")
+        self._worker.hand_back([job], why=why)
 
     def _ended(self, job: Job, result: object, error: BaseException | None) -> None:
         self.active -= 1

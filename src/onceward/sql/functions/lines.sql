@@ -68,11 +68,11 @@ begin
        order by j.line
        limit 1;
       exit when not found or (v_round = 2 and v_line > v_last);
-      v_lines := v_lines || v_line;
+      v_lines := array_append(v_lines, v_line);
     end loop;
     exit when p_after is null;
     if v_round = 1 and cardinality(v_lines) < p_most then
-      v_lines := v_lines || '';
+      v_lines := array_append(v_lines, '');
     end if;
     v_line := '';
   end loop;
@@ -163,7 +163,7 @@ begin
       end if;
       v_left := v_left - v_got;
       if v_got >= v_quota then
-        v_more := v_more || v_lines[i];
+        v_more := array_append(v_more, v_lines[i]);
       end if;
     end loop;
     exit when v_left <= 0 or v_more = '{}';
