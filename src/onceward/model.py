@@ -25,13 +25,18 @@ STATES: tuple[str, ...] = (
 )
 
 
+Answer: TypeAlias = Literal["accepted", "existing", "deferred"]
+
+
 class JobRef(NamedTuple):
     """The answer of enqueue: which job, and whether this call created it."""
 
     id: UUID
     created: bool = True
-    answer: str = "accepted"
+    # `deferred`: more waits than may, and the job was scheduled for `until`.  A rejected one raises EnqueueRejected.
+    answer: Answer = "accepted"
     until: datetime | None = None
+    # What is above its bound, also when the job was accepted.
     reason: str | None = None
 
 

@@ -22,7 +22,8 @@ def uses(*names, key=None, weight=None):
 def fill(db, count, *names, **options):
     given = {name: options.pop(name) for name in ("key", "weight") if name in options}
     return [
-        row.job_id for row in db.enqueue_many("ocr", [{}] * count, uses=uses(*names or ["api"], **given), **options)
+        row.job_id
+        for row in db.enqueue_many("ocr", [{}] * count, uses=uses(*names or ["api"], **given), **options)
     ]
 
 
@@ -62,7 +63,9 @@ def test_a_claim_takes_no_more_than_the_limit_has_room_for(db):
 def test_no_window_of_one_period_holds_more_than_the_limit(db, requests, period, burst):
     limit(db, requests=requests, period=timedelta(seconds=period), burst=burst)
     fill(db, requests * 6)
-    allowance = db.value("select extract(epoch from allowance)::float from onceward.limits where name = 'api'")
+    allowance = db.value(
+        "select extract(epoch from allowance)::float from onceward.limits where name = 'api'"
+    )
 
     times = times_of_claims(db, period * 5)
 
@@ -157,7 +160,10 @@ def test_the_key_is_the_tenant_unless_another_is_named(db):
     claims = db.claims(50)
 
     assert sorted(claim.tenant for claim in claims) == ["acme", "acme", "globex", "globex"]
-    assert {row.key for row in db.run("select key from onceward.limits where name = 'api'")} == {"acme", "globex"}
+    assert {row.key for row in db.run("select key from onceward.limits where name = 'api'")} == {
+        "acme",
+        "globex",
+    }
 
 
 def test_a_dropped_limit_holds_nobody_back(db):
@@ -185,7 +191,7 @@ def test_a_retry_and_a_requeued_job_need_room_again(db):
 
 def test_a_cancelled_job_that_is_requeued_keeps_its_limits(db):
     limit(db, requests=1)
-    job, other = fill(db, 2)
+    job, _ = fill(db, 2)
     db.cancel(job)
     db.requeue(job)
 
@@ -213,7 +219,9 @@ def test_weight_in_a_window_stays_within_the_limit(db):
     for tick in range(200):
         claimed += [(tick / 4, claim.job_id) for claim in db.claims(100)]
         db.clock.advance("250 ms")
-    weights = {row.id: int(row.uses[0]["weight"]) for row in db.run("select id, uses from onceward.job_private")}
+    weights = {
+        row.id: int(row.uses[0]["weight"]) for row in db.run("select id, uses from onceward.job_private")
+    }
 
     assert len(claimed) == 30
     for start, _ in claimed:
@@ -242,7 +250,7 @@ def test_what_was_not_used_is_given_back(db):
 def test_what_was_used_above_the_reservation_is_charged(db):
     limit(db, weight=600, weight_period="60 s", weight_burst=100)
     fill(db, 2, weight=10)
-    (claim, other) = db.claims(5)
+    claim, _ = db.claims(5)
 
     db.of_job("settle", claim, limit="api", weight=310)
 
@@ -542,7 +550,9 @@ def test_providers_are_seeded(db):
     for name, requests in (("anthropic", 400), ("google-vision", 1800), ("openai", 500)):
         limit(db, name, requests=requests)
     # As the functions compute it.
-    for old, new in zip(seeded, db.run("select rate, burst from onceward.limit_private order by name"), strict=True):
+    for old, new in zip(
+        seeded, db.run("select rate, burst from onceward.limit_private order by name"), strict=True
+    ):
         assert tuple(old) == pytest.approx(tuple(new))
 
 
@@ -676,5 +686,3 @@ def test_a_limit_is_read_as_the_tenant_may(db):
     assert [row.key for row in seen.run("select key from onceward.limits where name = 'api'")] == ["acme"]
     with refused("OW011"):
         seen.call("limit_now", limit="api", key="globex")
-
-

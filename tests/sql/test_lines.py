@@ -23,7 +23,9 @@ class Turns:
         self.db, self.lane, self.lines = db, lane, None
 
     def claim(self, most, **options):
-        rows = self.db.exchange(lanes=[self.lane], max=most, lines=self.lines and Jsonb(self.lines), **options)
+        rows = self.db.exchange(
+            lanes=[self.lane], max=most, lines=self.lines and Jsonb(self.lines), **options
+        )
         for row in rows:
             if row.outcome == "lines":
                 self.lines = {self.lane: {"after": row.line}}

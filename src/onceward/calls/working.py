@@ -183,9 +183,9 @@ def progress(job_id: UUID, epoch: int, value: Json) -> Call[None]:
 
 
 def release(worker_id: UUID, jobs: Sequence[tuple[UUID, int]]) -> Call[int]:
-    """`jobs` are pairs of id and epoch."""
+    """Jobs that were not begun, as pairs of id and epoch."""
     return Call(
-        "select onceward.release(%(worker_id)s::uuid, %(job_ids)s::uuid[], %(epochs)s::bigint[])",
+        "select onceward.release(%(worker_id)s::uuid, %(job_ids)s::uuid[], %(epochs)s::bigint[], true)",
         {
             "worker_id": worker_id,
             "job_ids": [job_id for job_id, _ in jobs],

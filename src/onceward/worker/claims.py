@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import random
 import time
 from collections.abc import Mapping, Sequence
@@ -37,7 +38,7 @@ class Claims:
         self._line_floors: dict[str, dict[str, dict[int, int]]] = {}
         # When a limit has room again, and how soon a job that uses limits has to begin.
         self._room_at: float | None = None
-        self._start_in = 0.0
+        self._start_in = math.inf
         self._swept_at = 0.0
         self._sweep_took = 0.0
         self._rate = 0.0
@@ -111,7 +112,7 @@ class Claims:
             # Lanes whose lines are gone are not mentioned any more.
             self._turns, self._line_floors = {}, {}
         if asked:
-            self._room_at = None
+            self._room_at, self._start_in = None, math.inf
         seen: dict[str, dict[int, int]] = {}
         claimed = 0
         for row in rows:
@@ -152,7 +153,7 @@ class Claims:
             moment = now + max(SHORTEST, float(told["next_in"]))
             self._room_at = moment if self._room_at is None else min(self._room_at, moment)
         if "start_in" in told:
-            self._start_in = float(told["start_in"])
+            self._start_in = min(self._start_in, float(told["start_in"]))
 
     def finished(self, count: int) -> None:
         """Keep the rate at which jobs are finished here."""

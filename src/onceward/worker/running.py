@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from pydantic import BaseModel
 
 from onceward import calls, jsonsafe, logs
-from onceward.errors import InvalidArgument, InvalidPayload, PermanentFailure, ResultTooLarge
+from onceward.errors import InvalidArgument, InvalidPayload, PermanentFailure, RateLimited, ResultTooLarge
 from onceward.outcomes import Cancel, Settle, Snooze
 from onceward.registry import Task, nearest_hint
 from onceward.worker.failures import message_of
@@ -238,6 +238,8 @@ class Runner:
     def _ended_badly(self, job: Job, error: BaseException) -> None:
         if job.cancelled and isinstance(error, asyncio.CancelledError):
             self._worker.settle(job, calls.cancel(job.id, None, epoch=job.epoch))
+        elif isinstance(error, RateLimited):
+            self._limited(job, error)
         elif isinstance(error, PermanentFailure):
             self.fail(job, error, category="permanent", permanent=True)
         elif isinstance(error, InvalidPayload):
@@ -251,6 +253,19 @@ class Runner:
             self._worker.settle(job, calls.cancel(job.id, None, epoch=job.epoch))
         else:
             self.fail(job, error, category="error")
+
+    def _limited(self, job: Job, error: RateLimited) -> None:
+        """The provider asks to wait: so does everybody who uses the limit, and no attempt is used up."""
+        log.warning(
+            "rate_limited",
+            job_id=job.ref,
+            task=job.task,
+            limit=error.limit,
+            retry_after=error.retry_after.total_seconds(),
+            worker=str(self._worker.id),
+        )
+        call = calls.limited(job.id, job.epoch, error.limit, error.retry_after, error.message)
+        self._worker.settle(job, call)
 
     def fail(self, job: Job, error: BaseException, *, category: str, permanent: bool = False) -> None:
         kind = error.kind if isinstance(error, RemoteError) else type(error).__name__

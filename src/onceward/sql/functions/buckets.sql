@@ -345,6 +345,34 @@ as $$
      and (p_weight <> 0 or b.probe = p_holder)
 $$;
 
+-- Jobs that were claimed and never begun: their uses, all in one list.  In the order in which everybody locks buckets.
+create or replace function onceward.give_back(p_uses jsonb)
+  returns void
+  language plpgsql
+  set search_path = pg_catalog, pg_temp
+as $$
+declare
+  v_use   record;
+  v_limit onceward.limit_private;
+begin
+  for v_use in
+    select u.name, u.key, count(*) as requests, sum(u.weight) as weight from onceward.uses_in(p_uses) as u
+     group by u.name, u.key order by u.name collate "C", u.key collate "C"
+  loop
+    select * into v_limit from onceward.limit_private as l where l.name = v_use.name;
+    continue when not found;
+    update onceward.bucket_private as b
+       set level        = least(v_limit.burst, onceward.refilled(b.level, v_limit.burst, v_limit.rate, b.refilled_at, onceward.now())
+                                               + v_use.requests),
+           weight_level = least(v_limit.weight_burst,
+                                onceward.refilled(b.weight_level, v_limit.weight_burst, v_limit.weight_rate, b.refilled_at, onceward.now())
+                                + v_use.weight),
+           refilled_at  = greatest(b.refilled_at, onceward.now())
+     where b.limit_name = v_use.name and b.key = v_use.key;
+  end loop;
+end;
+$$;
+
 create or replace function onceward.pause_limit(p_limit text, p_for interval, p_key text default '', p_reason text default null)
   returns timestamptz
   language plpgsql security definer
