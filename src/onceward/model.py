@@ -138,6 +138,8 @@ class JobInfo:
     after_policy: str | None
     # What it waits for beside its time and its key: `jobs`, or `event:<name>`.
     awaits: str | None
+    # The limits that it uses: [{"limit": …, "key": …, "weight": …}].
+    uses: Json = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -290,6 +292,9 @@ class LaneInfo:
     max_payload_bytes: int
     max_result_bytes: int
     created_at: datetime
+    # Whether tenants take turns, and how long a job may be passed over for higher priorities.
+    fair: bool
+    max_wait: timedelta | None
 
 
 @dataclass(frozen=True, slots=True)
