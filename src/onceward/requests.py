@@ -107,7 +107,7 @@ class Requests:
         self._prepare_after: int | None = 3
         # Whether the database has ever been reached: until then, trouble is reported at once.
         self._reached = False
-        self._lanes_declared = app is None or app.lanes == ["default"]
+        self._lanes_declared = app is None or (app.lanes == ["default"] and not app.limits)
         self._lanes_unsure = False
 
     def _connection_options(self) -> dict[str, Any]:

@@ -9,6 +9,7 @@ import pytest
 from pydantic import BaseModel
 
 from onceward import Onceward, calls
+from onceward.bounds import AsyncBounds, Bounds, ShareInfo
 from onceward.errors import (
     EnqueueRejected,
     InvalidArgument,
@@ -319,6 +320,26 @@ def test_a_rejected_job_is_an_error_that_nobody_overlooks(client, full):
         client.enqueue("complete", {"text": "x"})
     with pytest.raises(EnqueueRejected, match="more than 1 jobs are ready"):
         client.enqueue_many("complete", [{"text": "x"}])
+
+
+def test_bounds_and_shares_are_set_and_read(app, client, db):
+    bounds = Bounds(client)
+    bounds.set("default", max_depth=5, over="reject")
+    bounds.set_share("default", "acme", 3)
+    assert [(bound.lane, bound.max_depth, bound.over) for bound in bounds.all()] == [("default", 5, "reject")]
+    assert bounds.shares("default") == [ShareInfo("default", "acme", 3)]
+    assert bounds.drop("default") is True
+
+    async def run():
+        async with app.async_client() as other:
+            bounds = AsyncBounds(other)
+            await bounds.set("default", max_age=timedelta(minutes=1), tenant="*")
+            await bounds.set_share("default", "acme", 4)
+            assert [bound.tenant for bound in await bounds.all("default")] == ["*"]
+            assert await bounds.shares() == [ShareInfo("default", "acme", 4)]
+            assert await bounds.drop("default", tenant="*") is True
+
+    asyncio.run(run())
 
 
 # ------------------------------------------------------------ slips

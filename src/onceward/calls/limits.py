@@ -12,10 +12,10 @@ from onceward.calls.base import Call, nothing, one, rows_of, scalar
 from onceward.model_limits import Acquired, BoundInfo, Limit, LimitInfo, ShareInfo
 
 
-def declare_limits(limits: Sequence[Limit]) -> Call[int]:
+def declare_limits(limits: Sequence[Limit], *, only_new: bool = False) -> Call[int]:
     return Call(
-        "select onceward.declare_limits(%(limits)s::jsonb)",
-        {"limits": json.dumps([limit.to_json() for limit in limits])},
+        "select onceward.declare_limits(%(limits)s::jsonb, %(only_new)s::boolean)",
+        {"limits": json.dumps([limit.to_json() for limit in limits]), "only_new": only_new},
         scalar,
         repeatable=True,
     )

@@ -57,7 +57,7 @@ comment on function onceward.set_limit(text, integer, interval, bigint, interval
 
 -- What an application declares in code: [{"name": ..., "requests": ..., ...}, ...].  Reads first: in the normal case
 -- nothing is written or locked.
-create or replace function onceward.declare_limits(p_limits jsonb)
+create or replace function onceward.declare_limits(p_limits jsonb, p_only_new boolean default false)
   returns integer
   language plpgsql security definer
   set search_path = pg_catalog, pg_temp
@@ -70,7 +70,9 @@ begin
     perform onceward.bad_argument('limits', p_limits::text, 'must be a list of limits');
   end if;
   for v_limit in
-    select l from jsonb_array_elements(p_limits) as l order by l ->> 'name'
+    select l from jsonb_array_elements(p_limits) as l
+     where not p_only_new or not exists (select from onceward.limit_private as k where k.name = l ->> 'name')
+     order by l ->> 'name'
   loop
     if onceward.write_limit(v_limit ->> 'name', v_limit - 'name', 'code') then
       v_changed := v_changed + 1;
@@ -79,8 +81,8 @@ begin
   return v_changed;
 end;
 $$;
-comment on function onceward.declare_limits(jsonb) is
-  'Creates or changes limits as code declares them (the parameters of set_limit, by name); those that a person has set stay as they are.  Returns how many changed.';
+comment on function onceward.declare_limits(jsonb, boolean) is
+  'Creates or changes limits as code declares them (the parameters of set_limit, by name); those that a person has set stay as they are.  Workers do so when they start; a producer only creates what is missing (p_only_new).  Returns how many changed.';
 
 create or replace function onceward.write_limit(p_name text, p_limit jsonb, p_source text)
   returns boolean
