@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, ParamSpec, TypedDict, TypeVar, Unpack, overload
 
 from onceward.errors import InvalidArgument
 from onceward.model import Options, Retry
+from onceward.model_limits import Limit, LimitOver, Use
 from onceward.registry import Executor, Registry, Task, build_task, with_options
 from onceward.schedules import DEFAULT_NAME, Schedule, ScheduleOptions, Spec, declare
 
@@ -31,6 +32,29 @@ class TaskOptions(TypedDict, total=False):
     concurrency_limit: int | None
     key_window: str | None
     executor: Executor
+    # Shared capacity that its jobs use: [use("openai", tokens=lambda p: p.tokens)].
+    limits: Sequence[Use]
+
+
+class LimitOptions(TypedDict, total=False):
+    """What app.limit takes: at least one of requests, tokens and slots."""
+
+    requests: int
+    per: timedelta
+    tokens: int
+    tokens_per: timedelta
+    # How many may run at once.
+    slots: int
+    # The most that is given at once: of requests a fiftieth, of tokens three hundredths, unless given.
+    burst: int
+    tokens_burst: int
+    # How soon a claimed job has to begin: a fiftieth of the period, at least 100 ms, unless given.
+    allowance: timedelta
+    # One bucket for each key, as a tenant or an API key.
+    per_key: bool
+    # When more waits than this share of what one period gives, and what happens to new work then.
+    threshold: float
+    over: LimitOver
 
 
 class Onceward:
@@ -49,6 +73,7 @@ class Onceward:
         # Set by Deliveries(app, …).
         self.deliveries: Deliveries | None = None
         self.schedules: dict[tuple[str | None, str], Schedule] = {}
+        self.limits: dict[str, Limit] = {}
 
     @overload
     def task(self, handler: Callable[P, R], /) -> Task[P, R]: ...
@@ -63,6 +88,7 @@ class Onceward:
                 hint=f"Options: {', '.join(TaskOptions.__annotations__)}.",
             )
         name, executor = options.pop("name", None), options.pop("executor", "auto")
+        limits = options.pop("limits", ())
         defaults = with_options(Options(), **options)
         if not 1 <= defaults.concurrency_limit <= 10_000:
             raise InvalidArgument(
@@ -70,7 +96,7 @@ class Onceward:
             )
 
         def register(function: Callable[..., Any]) -> Task[..., Any]:
-            task = build_task(function, name=name, options=defaults, executor=executor)
+            task = build_task(function, name=name, options=defaults, executor=executor, limits=limits)
             if task.name in self.tasks:
                 raise InvalidArgument(
                     f'task "{task.name}" is registered twice',
@@ -113,6 +139,29 @@ class Onceward:
                 hint='Give one of them another name: @app.schedule(..., name="...").',
             )
         self.schedules[place] = schedule
+
+    def limit(self, name: str, **options: Unpack[LimitOptions]) -> Limit:
+        """Declare shared capacity: app.limit("openai", requests=500, per=timedelta(minutes=1), tokens=90_000).
+
+        Workers write it into the database when they start; what a person has set there stays.
+        """
+        unknown = set(options) - set(LimitOptions.__annotations__)
+        if unknown:
+            raise InvalidArgument(
+                f"a limit has no option {', '.join(sorted(unknown))}",
+                hint=f"Options: {', '.join(LimitOptions.__annotations__)}.",
+            )
+        for option in ("per", "tokens_per", "allowance"):
+            value = options.get(option)
+            if value is not None and not isinstance(value, timedelta):
+                raise InvalidArgument(
+                    f"{option} of a limit must be a timedelta, got {value!r:.60}",
+                    hint="Pass timedelta(minutes=1).",
+                )
+        if name in self.limits:
+            raise InvalidArgument(f'limit "{name}" is declared twice')
+        self.limits[name] = limit = Limit(name, **options)
+        return limit
 
     @property
     def lanes(self) -> list[str]:

@@ -241,6 +241,9 @@ class Client(Requests):
     def _declare(self, connection: Any) -> None:
         if not self._lanes_declared and self._app is not None:
             created = self.run(calls.declare_lanes(self._app.lanes), connection=connection)
+            if self._app.limits:
+                call = calls.declare_limits(list(self._app.limits.values()), only_new=True)
+                created += self.run(call, connection=connection)
             self._learn_of_lanes(created, in_callers_transaction=connection is not None)
 
     def _connections(self) -> ConnectionPool[SyncConnection]:
@@ -436,6 +439,9 @@ class AsyncClient(Requests):
     async def _declare(self, connection: Any) -> None:
         if not self._lanes_declared and self._app is not None:
             created = await self.run(calls.declare_lanes(self._app.lanes), connection=connection)
+            if self._app.limits:
+                call = calls.declare_limits(list(self._app.limits.values()), only_new=True)
+                created += await self.run(call, connection=connection)
             self._learn_of_lanes(created, in_callers_transaction=connection is not None)
 
     async def _connections(self) -> AsyncConnectionPool[AsyncConnection]:

@@ -16,6 +16,12 @@ OncewardError
 ├── WrongTenant          OW011
 ├── InvalidWorkflow      OW012  jobs would wait for each other in a circle
 ├── UnknownSchedule      OW020
+├── UnknownLimit         OW030
+├── LimitTooSmall        OW031  one job needs more than the limit gives at once
+├── HoldOver             OW032  what was acquired of a limit is over
+├── EnqueueRejected             the lane is above its bound; there is no job
+├── NoRoom                      a limit had no room in time
+├── RateLimited                 raised by handlers: the provider asks to wait
 ├── RunHeld                     the run of this key is somebody's, or done
 ├── CannotConnect               the database cannot be reached; nothing has happened
 ├── ConnectionLost              the connection broke; the call may have happened
@@ -31,6 +37,7 @@ OncewardError
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import ClassVar, NamedTuple
 
 import psycopg
@@ -161,6 +168,59 @@ class UnknownSchedule(OncewardError):
     sqlstate = "OW020"
 
 
+class UnknownLimit(OncewardError):
+    """The limit does not exist."""
+
+    sqlstate = "OW030"
+
+
+class LimitTooSmall(OncewardError):
+    """The limit never gives so much at once."""
+
+    sqlstate = "OW031"
+
+
+class HoldOver(OncewardError):
+    """What was acquired of a limit was released, or its lease is over."""
+
+    sqlstate = "OW032"
+
+
+class EnqueueRejected(OncewardError):
+    """More waits than may; the job was not enqueued."""
+
+
+class NoRoom(OncewardError):
+    """The limit has no room."""
+
+
+class RateLimited(OncewardError):
+    """The provider asks to wait."""
+
+    def __init__(
+        self,
+        message: str | None = None,
+        *,
+        retry_after: timedelta = timedelta(seconds=30),
+        limit: str | None = None,
+        detail: str | None = None,
+        hint: str | None = None,
+    ) -> None:
+        """`limit` is one of those that the job uses; without it, all of them are paused."""
+        super().__init__(message, detail=detail, hint=hint)
+        self.retry_after = retry_after
+        self.limit = limit
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return (_rebuild_limited, (self.message, self.retry_after, self.limit, self.detail, self.hint))
+
+
+def _rebuild_limited(
+    message: str, retry_after: timedelta, limit: str | None, detail: str | None, hint: str | None
+) -> RateLimited:
+    return RateLimited(message, retry_after=retry_after, limit=limit, detail=detail, hint=hint)
+
+
 class RunHeld(OncewardError):
     """Somebody runs this key, or it has completed."""
 
@@ -209,7 +269,7 @@ BY_SQLSTATE: dict[str, type[OncewardError]] = {
     cls.sqlstate: cls
     for cls in (LeaseLost, UnknownLane, PayloadTooLarge, ResultTooLarge, KeyConflict, UnknownJob, WrongState,
                 InvalidArgument, WorkerExpired, CheckFailed, WrongTenant, InvalidWorkflow,
-                UnknownSchedule)
+                UnknownSchedule, UnknownLimit, LimitTooSmall, HoldOver)
     if cls.sqlstate is not None
 }  # fmt: skip
 

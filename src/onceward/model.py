@@ -25,13 +25,18 @@ STATES: tuple[str, ...] = (
 )
 
 
+Answer: TypeAlias = Literal["accepted", "existing", "deferred"]
+
+
 class JobRef(NamedTuple):
     """The answer of enqueue: which job, and whether this call created it."""
 
     id: UUID
     created: bool = True
-    answer: str = "accepted"
+    # `deferred`: more waits than may, and the job was scheduled for `until`.  A rejected one raises EnqueueRejected.
+    answer: Answer = "accepted"
     until: datetime | None = None
+    # What is above its bound, also when the job was accepted.
     reason: str | None = None
 
 
@@ -133,6 +138,8 @@ class JobInfo:
     after_policy: str | None
     # What it waits for beside its time and its key: `jobs`, or `event:<name>`.
     awaits: str | None
+    # The limits that it uses: [{"limit": …, "key": …, "weight": …}].
+    uses: Json = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -285,6 +292,9 @@ class LaneInfo:
     max_payload_bytes: int
     max_result_bytes: int
     created_at: datetime
+    # Whether tenants take turns, and how long a job may be passed over for higher priorities.
+    fair: bool
+    max_wait: timedelta | None
 
 
 @dataclass(frozen=True, slots=True)

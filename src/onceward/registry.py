@@ -17,6 +17,7 @@ from pydantic_core import PydanticSerializationError, SchemaSerializer
 from onceward import jsonsafe
 from onceward.errors import InvalidArgument, InvalidPayload, UnknownTask, shown
 from onceward.model import Json, Options
+from onceward.model_limits import Use, uses_json
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -42,6 +43,8 @@ class Task(Generic[P, R]):
     # The parameter that receives the whole payload as one model; None: payload fields are parameters.
     model_parameter: str | None
     model: type[BaseModel] | None
+    # The limits that its jobs use.
+    limits: tuple[Use, ...] = ()
     is_async: bool = field(init=False)
     # Validates and writes lists of payloads; made when first needed.
     _many: TypeAdapter[Any] | None = field(init=False, default=None, repr=False)
@@ -98,6 +101,25 @@ class Task(Generic[P, R]):
         except ValidationError as error:
             raise self._invalid(error) from None
         return _to_json(self._many.serializer, valid, len(plain))
+
+    def uses(
+        self, payload: Mapping[str, Json] | BaseModel | None, limits: Sequence[Use] | None = None
+    ) -> list[dict[str, Json]]:
+        """The limits that a job with this payload uses: those given, or the task's.  Raises InvalidPayload."""
+        limits = self.limits if limits is None else limits
+        if not limits:
+            return []
+        if self.model is not None and not isinstance(payload, self.model):
+            plain = (
+                payload.model_dump(mode="json", exclude_unset=True)
+                if isinstance(payload, BaseModel)
+                else payload
+            )
+            try:
+                payload = self.model.__pydantic_validator__.validate_python(plain or {})
+            except ValidationError as error:
+                raise self._invalid(error) from None
+        return uses_json(limits, payload)
 
     def arguments(self, payload: str) -> dict[str, Any]:
         """The handler's keyword arguments for the text of a stored payload.  Raises InvalidPayload."""
@@ -183,6 +205,7 @@ def build_task(
     name: str | None = None,
     options: Options | None = None,
     executor: Executor = "auto",
+    limits: Sequence[Use] = (),
 ) -> Task[P, R]:
     task_name = name or handler.__name__
     if not _NAME.match(task_name):
@@ -215,7 +238,26 @@ def build_task(
                 f'task "{task_name}" has a parameter whose type cannot be read from JSON: {error.message}',
                 hint="Annotate parameters with types that pydantic knows.",
             ) from None
-    return Task(task_name, handler, options or Options(), executor, context, model_parameter, model)
+    return Task(
+        task_name,
+        handler,
+        options or Options(),
+        executor,
+        context,
+        model_parameter,
+        model,
+        check_limits(limits),
+    )
+
+
+def check_limits(limits: Sequence[Use]) -> tuple[Use, ...]:
+    wrong = next((item for item in limits if not isinstance(item, Use)), None)
+    if wrong is not None:
+        raise InvalidArgument(
+            f"limits must be a list of use(...), got {shown(wrong)!r}",
+            hint='from onceward.limits import use; limits=[use("openai")]',
+        )
+    return tuple(limits)
 
 
 def _payload_parameters(

@@ -14,7 +14,8 @@ from onceward.calls import Call
 from onceward.dsn import resolve_dsn
 from onceward.errors import InvalidArgument, InvalidPayload, JobFailed, UnknownJob, WaitTimeout, shown
 from onceward.model import FINISHED, JobRef, Json, Options, Retry
-from onceward.registry import Task, with_options
+from onceward.model_limits import Use, uses_json
+from onceward.registry import Task, check_limits, with_options
 from onceward.workflow import Node, Workflow
 
 if TYPE_CHECKING:
@@ -64,6 +65,7 @@ class EnqueueOptions(TypedDict, total=False):
     after: Sequence[AnyJob] | None
     after_policy: AfterPolicy | None
     workflow_id: UUID | None
+    limits: Sequence[Use] | None
 
 
 _NO_OPTIONS = Options()
@@ -86,6 +88,7 @@ _TYPES: dict[str, tuple[type, ...]] = {
     "after": (list, tuple),
     "after_policy": (str,),
     "workflow_id": (UUID,),
+    "limits": (list, tuple),
 }
 
 
@@ -104,7 +107,7 @@ class Requests:
         self._prepare_after: int | None = 3
         # Whether the database has ever been reached: until then, trouble is reported at once.
         self._reached = False
-        self._lanes_declared = app is None or app.lanes == ["default"]
+        self._lanes_declared = app is None or (app.lanes == ["default"] and not app.limits)
         self._lanes_unsure = False
 
     def _connection_options(self) -> dict[str, Any]:
@@ -120,7 +123,8 @@ class Requests:
 
     def _enqueue(self, task: AnyTask, payload: Payload | None, given: EnqueueOptions) -> Call[JobRef]:
         name, known = self._task(task)
-        return calls.enqueue(name, _dump(known, payload), self._options(known, given))
+        options = self._options(known, given)
+        return calls.enqueue(name, _dump(known, payload), options, _uses(known, payload, given.get("limits")))
 
     def _enqueue_many(
         self,
@@ -145,9 +149,10 @@ class Requests:
             raise InvalidArgument("key cannot be given for many jobs", hint="Pass keys, one per payload.")
         if keys is not None and len(keys) != len(listed):
             raise InvalidArgument(f"keys must be as many as payloads ({len(listed)}), got {len(keys)}")
-        return calls.enqueue_many(
-            name, text, None if keys is None else list(keys), self._options(known, given)
-        )
+        options = self._options(known, given)
+        limits = given.get("limits")
+        uses = [_uses(known, item, limits) for item in listed] if limits or (known and known.limits) else None
+        return calls.enqueue_many(name, text, None if keys is None else list(keys), options, uses)
 
     def _enqueue_workflow(self, workflow: Workflow) -> Call[dict[str, UUID]]:
         tenant = None if self._tenant == "*" else self._tenant
@@ -173,6 +178,8 @@ class Requests:
             plain["timeout"] = f"{options.timeout.total_seconds()} seconds"
         if options.retry is not None:
             plain["retry"] = options.retry.to_json()
+        if uses := _uses(known, node.payload, None):
+            plain["uses"] = uses
         if options.concurrency_key is not None:
             plain["concurrency_key"] = options.concurrency_key
             plain["concurrency_limit"] = options.concurrency_limit
@@ -199,6 +206,8 @@ class Requests:
                 hint=f"Options: {', '.join(EnqueueOptions.__annotations__)}.",
             )
         options: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
+        if "limits" in options:
+            check_limits(options.pop("limits"))
         for name, value in options.items():
             if not isinstance(value, _TYPES[name]) or isinstance(value, bool):
                 raise InvalidArgument(
@@ -289,6 +298,14 @@ def gave_up(job_id: UUID, timeout: timedelta) -> WaitTimeout:
         detail="The job goes on; only the waiting ended.",
         hint=f'Wait longer, or see "onceward job show {job_id}".',
     )
+
+
+def _uses(
+    known: Task[Any, Any] | None, payload: Payload | None, given: Sequence[Use] | None
+) -> list[dict[str, Json]]:
+    if known is not None:
+        return known.uses(payload, given)
+    return uses_json(given, payload) if given else []
 
 
 def _dump(known: Task[Any, Any] | None, payload: Payload | None) -> str:

@@ -148,9 +148,14 @@ def declare(task: Task[Any, Any], spec: Spec, given: ScheduleOptions) -> Schedul
         "retry": of_task.retry,
         "timeout": of_task.timeout,
     }
-    merged = {**{key: value for key, value in defaults.items() if value is not None}, **options}
+    merged: dict[str, Any] = {
+        **{key: value for key, value in defaults.items() if value is not None},
+        **options,
+    }
     if isinstance(merged.get("retry"), Retry):
         merged["retry"] = merged["retry"].to_json()
+    if uses := task.uses(json.loads(payload)):
+        merged["uses"] = uses
     return Schedule(name, task.name, _spec_text(spec), payload, merged)
 
 

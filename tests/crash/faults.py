@@ -12,6 +12,7 @@ from tests.crash.arena import Arena
 from tests.crash.faults_clocks import clocks
 from tests.crash.faults_disk import disk_full
 from tests.crash.faults_flows import flows
+from tests.crash.faults_limits import limits
 from tests.crash.faults_network import cuts, half_open, resets
 from tests.crash.faults_points import points
 from tests.crash.faults_poison import poisoned
@@ -70,6 +71,11 @@ FAULTS = {
     "poison": Fault(poisoned, {"cases": 6_000, "workers": 2}, {"cases": 1_000_000, "workers": 2}),
     "unique": Fault(unique, {"clients": 64, "keys": 150}, {"clients": 64, "keys": 10_000}),
     "ticks": Fault(ticks, {"schedulers": 20, "ticks": 1_000}, {"schedulers": 20, "ticks": 10_000}),
+    "limits": Fault(
+        limits,
+        {"workers": 8, "tasks": 64, "kills": 4, "seconds": 30},
+        {"workers": 8, "tasks": 64, "kills": 400, "seconds": 3_600},
+    ),
     "hunt": Fault(deadlocks, {"hunters": 32, "seconds": 30}, {"hunters": 32, "seconds": 1_800}),
     "storm": Fault(storm, {"storms": 50, "workers": 5}, {"storms": 10_000, "workers": 8}),
 }

@@ -23,7 +23,7 @@ from typing import Any
 import uvloop  # noqa: F401 - imported before the fork, as everything a worker needs
 
 from onceward.worker import WorkerSettings, run_worker
-from tests.crash import flows, handlers  # noqa: F401 - flows adds its tasks to the application of handlers
+from tests.crash import flows, handlers, provider  # noqa: F401 - they add their tasks to the application of handlers
 
 PR_SET_PDEATHSIG = 1
 

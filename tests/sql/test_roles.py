@@ -37,6 +37,8 @@ OF_A_TENANT = {
     "runs",
     "delivery_private",
     "deliveries",
+    "share_private",
+    "shares",
 }
 OF_EVERYBODY = {
     "lane_private",
@@ -47,30 +49,36 @@ OF_EVERYBODY = {
     "lanes",
     "tasks",
     "workers",
+    "limit_private",
+    "limits",
+    "bounds",
 }
 OF_NOBODY = {
     "key_private", "concurrency_private", "admission_private", "dependency_private", "recheck_private",
-    "delivery_content_private",
+    "delivery_content_private", "bucket_private", "hold_private", "bound_private", "pressure_private",
 }  # fmt: skip
 # Which roles may act for all tenants at once.
 FOR_ALL = {"worker", "operator", "auditor"}
 
 EVERYBODY = {
     "now", "id_at", "current_tenant", "sees_all_tenants", "caller", "fingerprint", "next_ticks", "run_key",
+    "limit_now", "limit_levels", "bound_levels",
 }  # fmt: skip
 PRODUCING = {
     "enqueue", "enqueue_many", "enqueue_workflow", "declare_lanes", "cancel", "cancel_workflow", "emit_event",
     "deliver", "add_schedule", "drop_schedule", "begin_run", "renew_run", "finish_run", "fail_run",
+    "declare_limits", "acquire", "settle_hold", "release_hold",
 }  # fmt: skip
 WORKING = {
     "register_worker", "retire_worker", "heartbeat", "claim", "adopt", "exchange", "complete", "fail", "snooze",
     "release", "progress", "promote", "rescue", "ensure_partitions", "tidy", "finish_step", "fail_step",
     "steps_of", "sleep", "wait_event", "receive_event", "spawn", "join_jobs", "outcomes_of", "declare_schedules",
-    "tick", "begin_delivery", "settle_delivery", "delivery_content",
+    "tick", "begin_delivery", "settle_delivery", "delivery_content", "settle", "limited", "pause_limit",
 }  # fmt: skip
 OPERATING = {
     "requeue", "requeue_workflow", "resolve", "run_now", "add_lane", "pause_lane", "resume_lane",
     "decide_delivery", "delivery_content", "pause_schedule", "resume_schedule", "run_schedule_now", "tick",
+    "set_limit", "drop_limit", "pause_limit", "resume_limit", "set_share", "set_bound", "drop_bound",
 }  # fmt: skip
 MAY_CALL = {
     "producer": EVERYBODY | PRODUCING,
@@ -109,6 +117,8 @@ def template(onceward_server):
                 )
                 db.call("run_schedule_now", name="report", tenant=tenant)
                 db.call("begin_run", key="k", holder="h", tenant=tenant)
+                db.call("set_share", lane="default", tenant=tenant, share=2)
+            db.call("set_bound", lane="reports", max_depth=1000)
         yield database
 
 
@@ -274,7 +284,7 @@ def test_a_role_cannot_make_anything_in_the_schema_nor_use_its_sequences(db, rol
 
 TENANT_TABLES = (
     "job_private", "archive_private", "attempt_private", "payload_edit_private", "step_private", "event_private",
-    "delivery_private", "schedule_private", "tick_private", "run_private",
+    "delivery_private", "schedule_private", "tick_private", "run_private", "share_private",
 )  # fmt: skip
 READ_HOLES = {
     **{f"{t}: policy lets all rows through": f"alter policy own_tenant on onceward.{t} using (true)" for t in TENANT_TABLES},

@@ -32,6 +32,12 @@ TABLES = (
     "run_private",
     "delivery_private",
     "delivery_content_private",
+    "share_private",
+    "limit_private",
+    "bucket_private",
+    "hold_private",
+    "bound_private",
+    "pressure_private",
 )
 
 

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from onceward.bench.children import import_milliseconds
+from onceward.bench.children import import_milliseconds, wait_until
 from onceward.bench.place import Place
 from onceward.bench.sizes import Sizes
 from onceward.bench.stage import START_SECONDS, Stage, steady_rate
@@ -261,6 +261,43 @@ def replace_producer(stage: Stage, system: System) -> Stage:
     return stage
 
 
+def limits(bench: Bench, name: str) -> Figures:
+    """Jobs under a limit that always has room."""
+    total = bench.sizes.limits_jobs
+    with Stage.opened(bench.place, bench.system(name)) as stage:
+        stage.fill(total, chunk=bench.sizes.chunk)
+        plain = drain(stage, total, bench).rate
+    with Stage.opened(bench.place, bench.system(name, task="count_limited")) as stage:
+        stage.fill(total, chunk=bench.sizes.chunk)
+        limited = drain(stage, total, bench).rate
+    return {"limits_without": plain, "limits_with": limited, "limits_kept": limited / plain}
+
+
+def fairness(bench: Bench, name: str) -> Figures:
+    """How long a tenant's jobs of 0.1 s take, from the enqueue to their end: alone, and beside a tenant with a backlog."""
+    alone = quiet_tenant(bench, name, noise=0)
+    beside = quiet_tenant(bench, name, noise=bench.sizes.noise_jobs)
+    return {"fairness_alone": alone, "fairness_beside": beside, "fairness_times": beside / alone}
+
+
+def quiet_tenant(bench: Bench, name: str, *, noise: int) -> float:
+    """The 95th of a hundred, in milliseconds."""
+    sizes = bench.sizes
+    with Stage.opened(bench.place, bench.system(name, task="work", tenant="noisy")) as stage:
+        if noise:
+            stage.fill(noise, chunk=sizes.chunk)
+        stage.fill(1)
+        stage.settle()
+        replace_producer(stage, bench.system(name, task="work", tenant="quiet"))
+        stage.start()
+        if not stage.wait_handled(1, timeout=START_SECONDS):
+            raise OncewardError(f"the worker did not start within {START_SECONDS:g} s")
+        stage.ask("paced", count=sizes.quiet_jobs, gap=0.05)
+        if not wait_until(lambda: len(stage.delays()) >= sizes.quiet_jobs, timeout=30, step=0.01):
+            raise OncewardError("not all jobs of the quiet tenant were handled")
+        return percentile(stage.delays(), 0.95)
+
+
 def log(bench: Bench, name: str) -> Figures:
     """Write-ahead log per job with payloads of about 100 bytes: enqueued, worked off, together."""
     total = bench.sizes.log_jobs
@@ -299,6 +336,8 @@ GROUPS = (
     Group("growth", ("raw_1000", "pgqueuer", "onceward"), growth),
     Group("horizon", ("raw_200", "raw_1000", "pgqueuer", "onceward"), horizon),
     Group("keys", ("onceward",), keys),
+    Group("limits", ("onceward",), limits),
+    Group("fairness", ("onceward",), fairness),
     Group("log", ("raw_200", "pgqueuer", "onceward"), log),
     Group("import", ("onceward",), imports),
 )

@@ -31,6 +31,10 @@ class Sizes:
     horizon_jobs: int
     keys_jobs: int
     keys: int
+    limits_jobs: int
+    # Fairness: the backlog of one tenant, and the jobs of the other, one every 50 ms.
+    noise_jobs: int
+    quiet_jobs: int
     log_jobs: int
     imports: int
     # Longest time for one drain; then the rate is that of what was handled.
@@ -62,6 +66,9 @@ FULL = Sizes(
     horizon_jobs=200_000,
     keys_jobs=100_000,
     keys=1000,
+    limits_jobs=100_000,
+    noise_jobs=200_000,
+    quiet_jobs=100,
     log_jobs=50_000,
     imports=7,
     cap_seconds=60.0,
@@ -88,6 +95,9 @@ QUICK = Sizes(
     horizon_jobs=40_000,
     keys_jobs=10_000,
     keys=100,
+    limits_jobs=20_000,
+    noise_jobs=20_000,
+    quiet_jobs=40,
     log_jobs=10_000,
     imports=3,
     cap_seconds=20.0,
@@ -114,6 +124,9 @@ TINY = Sizes(
     horizon_jobs=300,
     keys_jobs=200,
     keys=10,
+    limits_jobs=300,
+    noise_jobs=300,
+    quiet_jobs=5,
     log_jobs=200,
     imports=1,
     cap_seconds=20.0,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import datetime
+from datetime import datetime, timedelta
 from uuid import UUID
 
 from onceward import jsonsafe
@@ -39,11 +39,23 @@ def run_now(job_id: UUID) -> Call[str]:
 
 
 def add_lane(
-    name: str, *, max_payload_bytes: int | None = None, max_result_bytes: int | None = None
+    name: str,
+    *,
+    max_payload_bytes: int | None = None,
+    max_result_bytes: int | None = None,
+    fair: bool | None = None,
+    max_wait: timedelta | None = None,
 ) -> Call[bool]:
+    """`max_wait` of nothing means that low priorities may wait for ever."""
     return Call(
-        "select onceward.add_lane(%(name)s::text, %(payload)s::int, %(result)s::int)",
-        {"name": name, "payload": max_payload_bytes, "result": max_result_bytes},
+        "select onceward.add_lane(%(name)s::text, %(payload)s::int, %(result)s::int, %(fair)s::boolean, %(wait)s::interval)",
+        {
+            "name": name,
+            "payload": max_payload_bytes,
+            "result": max_result_bytes,
+            "fair": fair,
+            "wait": max_wait,
+        },
         scalar,
         repeatable=True,
     )

@@ -9,8 +9,10 @@ from uuid import UUID
 
 from onceward import jsonsafe
 from onceward.calls.base import Call, Row, scalar
+from onceward.errors import EnqueueRejected
 from onceward.model import (
     JobRef,
+    Json,
     Options,
 )
 
@@ -64,10 +66,13 @@ def _arguments(options: Options) -> tuple[LiteralString, dict[str, object]]:
     return sql, params
 
 
-def enqueue(task: str, payload: str, options: Options) -> Call[JobRef]:
-    """`payload` is JSON text that jsonsafe has checked."""
+def enqueue(task: str, payload: str, options: Options, uses: Sequence[Json] | None = None) -> Call[JobRef]:
+    """`payload` is JSON text that jsonsafe has checked; `uses` are the limits that the job uses."""
     arguments, params = _arguments(options)
     params["task"], params["payload"] = task, payload
+    if uses:
+        arguments += ", p_uses => %(uses)s::jsonb"
+        params["uses"] = json.dumps(uses)
     if options.key is not None:
         arguments += ", p_key => %(key)s::text"
         params["key"] = options.key
@@ -85,22 +90,46 @@ def _job_ref(rows: Sequence[Row]) -> JobRef:
     job_id, created, answer, until, reason = rows[0]
     # Drivers differ in what they make of a uuid.
     if type(job_id) is not UUID:
+        if answer == "rejected":
+            raise rejected(reason)
         job_id = UUID(str(job_id))
     return JobRef(job_id, created, answer, until, reason)
 
 
+def rejected(reason: str | None) -> EnqueueRejected:
+    return EnqueueRejected(
+        f"the job was rejected: {reason}",
+        detail="Nothing was written.",
+        hint="Enqueue it later, or raise the bound of the lane.",
+    )
+
+
+def _job_refs(rows: Sequence[Row]) -> list[JobRef]:
+    if rows and rows[0][2] == "rejected":
+        raise rejected(rows[0][4])
+    return [JobRef(*row) for row in rows]
+
+
 def enqueue_many(
-    task: str, payloads: str, keys: list[str | None] | None, options: Options
+    task: str,
+    payloads: str,
+    keys: list[str | None] | None,
+    options: Options,
+    uses: Sequence[Sequence[Json]] | None = None,
 ) -> Call[list[JobRef]]:
+    """`uses` has one list of limits per payload."""
     arguments, params = _arguments(options)
     params["task"], params["payloads"], params["keys"] = task, payloads, keys
+    if uses:
+        arguments += ", p_uses => %(uses)s::jsonb"
+        params["uses"] = json.dumps(uses)
     return Call(
-        "select job_id, created from onceward.enqueue_many(p_task => %(task)s::text, "
+        "select job_id, created, answer, until, reason from onceward.enqueue_many(p_task => %(task)s::text, "
         "p_payloads => array(select jsonb_array_elements(%(payloads)s::jsonb)), p_keys => %(keys)s::text[]"
         + arguments
         + ")",
         params,
-        lambda rows: [JobRef(row[0], row[1], "accepted" if row[1] else "existing") for row in rows],
+        _job_refs,
         repeatable=keys is not None and None not in keys and options.key_window != "live",
     )
 

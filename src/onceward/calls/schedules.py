@@ -24,14 +24,14 @@ def add_schedule(
     name: str, *, task: str, spec: str, payload: str, zone: str | None = None, lane: str = "default", priority: int = 0,
     max_attempts: int = 8, retry: Json = None, timeout: timedelta | None = None, expires_in: timedelta | None = None,
     missed: str = "latest", catch_up: int = 1000, grace: timedelta = timedelta(seconds=60), overlap: str = "skip",
-    jitter: timedelta = timedelta(0), tenant: str | None = None,
+    jitter: timedelta = timedelta(0), tenant: str | None = None, uses: Json = None,
 ) -> Call[ScheduleChange]:  # fmt: skip
     """`payload` is JSON text that jsonsafe has checked."""
     return Call(
         "select outcome, next_slot, next_at from onceward.add_schedule(%(name)s::text, %(task)s::text, %(spec)s::text, "
         "%(zone)s::text, %(payload)s::jsonb, %(lane)s::text, %(priority)s::int, %(max_attempts)s::int, %(retry)s::jsonb, "
         "%(timeout)s::interval, %(expires_in)s::interval, %(missed)s::text, %(catch_up)s::int, %(grace)s::interval, "
-        "%(overlap)s::text, %(jitter)s::interval, %(tenant)s::text)",
+        "%(overlap)s::text, %(jitter)s::interval, %(tenant)s::text, %(uses)s::jsonb)",
         {
             "name": name,
             "task": task,
@@ -50,6 +50,7 @@ def add_schedule(
             "overlap": overlap,
             "jitter": jitter,
             "tenant": tenant,
+            "uses": None if uses is None else json.dumps(uses),
         },
         one(lambda row: ScheduleChange(*row)),
         repeatable=True,

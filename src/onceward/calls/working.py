@@ -58,7 +58,7 @@ def heartbeat(worker_id: UUID) -> Call[Heartbeat]:
 
 _CLAIMED: LiteralString = (
     "job_id::text, epoch, task, payload::text, lane, priority, ready_seq, attempt, max_attempts, tenant, timeout, "
-    "headers, key "
+    "headers, key, line "
 )
 
 
@@ -71,6 +71,8 @@ def exchange(
     room: int,
     floors: Mapping[str, Mapping[int, int]] | None,
     sleep: bool,
+    lines: Mapping[str, Mapping[str, Json]] | None = None,
+    start: int | None = None,
 ) -> Call[Sequence[Row]]:
     """Raw rows (outcome, job_id, epoch, task, payload, …): the worker reads them without copies.
 
@@ -81,7 +83,7 @@ def exchange(
         "select outcome, " + _CLAIMED + "from onceward.exchange(%(worker_id)s::uuid, %(ids)s::text::uuid[], "
         "%(epochs)s::text::bigint[], "
         "%(results)s::text[]::jsonb[], %(lanes)s::text[], %(limits)s::int[], %(room)s::int, %(floors)s::jsonb, "
-        "%(sleep)s::boolean)",
+        "%(sleep)s::boolean, %(lines)s::jsonb, %(start)s::int)",
         {
             "worker_id": worker_id,
             "ids": "{" + ",".join([item[0] for item in done]) + "}",
@@ -92,6 +94,8 @@ def exchange(
             "room": room,
             "floors": json.dumps(floors) if floors else None,
             "sleep": sleep,
+            "lines": json.dumps(lines) if lines else None,
+            "start": start,
         },
         lambda rows: rows,
         repeatable=True,
@@ -179,9 +183,9 @@ def progress(job_id: UUID, epoch: int, value: Json) -> Call[None]:
 
 
 def release(worker_id: UUID, jobs: Sequence[tuple[UUID, int]]) -> Call[int]:
-    """`jobs` are pairs of id and epoch."""
+    """Jobs that were not begun, as pairs of id and epoch."""
     return Call(
-        "select onceward.release(%(worker_id)s::uuid, %(job_ids)s::uuid[], %(epochs)s::bigint[])",
+        "select onceward.release(%(worker_id)s::uuid, %(job_ids)s::uuid[], %(epochs)s::bigint[], true)",
         {
             "worker_id": worker_id,
             "job_ids": [job_id for job_id, _ in jobs],

@@ -9,10 +9,11 @@ import typer
 from onceward import calls
 from onceward.cli import output, values
 from onceward.cli.framework import AsJson, Noun
+from onceward.cli.lane_set import bounds, set_, share
 from onceward.cli.output import Column
 from onceward.cli.session import session_of
 
-app = Noun(help="List, add, pause and resume lanes.")
+app = Noun(help="List, add, set, pause and resume lanes.")
 Name = Annotated[str, typer.Argument(metavar="NAME", help="Name of the lane.", show_default=False)]
 
 
@@ -98,3 +99,8 @@ def resume(ctx: typer.Context, name: Name) -> None:
     """Let workers claim from a paused lane again."""
     changed = session_of(ctx).run_in_lane(name, calls.resume_lane(name))
     output.note(f'lane "{name}" is open' if changed else f'lane "{name}" was not paused')
+
+
+app.command("set")(set_)
+app.command("share")(share)
+app.command("bounds")(bounds)

@@ -25,6 +25,7 @@ from onceward.cli import (
     event,
     job,
     lane,
+    limit,
     output,
     schedule,
     step,
@@ -44,8 +45,8 @@ class Root(Group):
     """The program itself; its help lists the commands in this order."""
 
     order: ClassVar[tuple[str, ...]] = (
-        "db", "doctor", "worker", "workers", "job", "step", "workflow", "event", "lane", "schedule", "run", "dead-letter",
-        "delivery", "demo", "bench",
+        "db", "doctor", "worker", "workers", "job", "step", "workflow", "event", "lane", "limit", "schedule", "run",
+        "dead-letter", "delivery", "demo", "bench",
     )  # fmt: skip
 
     def list_commands(self, ctx: Any) -> list[str]:
@@ -70,6 +71,7 @@ app.add_typer(step.app, name="step", rich_help_panel=LOOK)
 app.add_typer(workflow.app, name="workflow", rich_help_panel=LOOK)
 app.add_typer(event.app, name="event", rich_help_panel=LOOK)
 app.add_typer(lane.app, name="lane", rich_help_panel=LOOK)
+app.add_typer(limit.app, name="limit", rich_help_panel=LOOK)
 app.add_typer(schedule.app, name="schedule", rich_help_panel=LOOK)
 app.add_typer(run_noun.app, name="run", rich_help_panel=LOOK)
 app.add_typer(dead_letter.app, name="dead-letter", rich_help_panel=LOOK)

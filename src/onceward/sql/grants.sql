@@ -50,6 +50,18 @@ grant execute on function onceward.declare_schedules to onceward_worker;
 grant execute on function onceward.tick to onceward_worker, onceward_operator;
 grant execute on function onceward.pause_schedule, onceward.resume_schedule, onceward.run_schedule_now to onceward_operator;
 
+grant select on onceward.limits, onceward.bounds, onceward.shares, onceward.limit_private, onceward.share_private
+   to onceward_producer, onceward_worker, onceward_operator, onceward_auditor;
+grant execute on function onceward.limit_now, onceward.limit_levels, onceward.bound_levels
+   to onceward_producer, onceward_worker, onceward_operator, onceward_auditor;
+grant execute on function onceward.declare_limits, onceward.acquire, onceward.settle_hold, onceward.release_hold
+   to onceward_producer, onceward_worker, onceward_operator;
+grant execute on function onceward.settle, onceward.limited to onceward_worker;
+grant execute on function onceward.pause_limit to onceward_worker, onceward_operator;
+grant execute on function
+  onceward.set_limit, onceward.drop_limit, onceward.resume_limit, onceward.set_share, onceward.set_bound, onceward.drop_bound
+   to onceward_operator;
+
 -- Row-level security.  The owner's policy lets the engine's own functions work; everybody else sees their tenant.
 do $$
 declare
@@ -65,7 +77,8 @@ begin
   end loop;
 
   foreach v_table in array array['job_private', 'archive_private', 'attempt_private', 'payload_edit_private', 'step_private',
-                                 'event_private', 'delivery_private', 'schedule_private', 'tick_private', 'run_private'] loop
+                                 'event_private', 'delivery_private', 'schedule_private', 'tick_private', 'run_private',
+                                 'share_private'] loop
     execute format('drop policy if exists own_tenant on onceward.%I', v_table);
     execute format('create policy own_tenant on onceward.%I for select '
                    'to onceward_producer, onceward_worker, onceward_operator, onceward_auditor '
@@ -73,7 +86,8 @@ begin
   end loop;
 
   -- These belong to no tenant: names of lanes and tasks, processes, what is installed.
-  foreach v_table in array array['lane_private', 'task_private', 'worker_private', 'migration_private', 'code_private'] loop
+  foreach v_table in array array['lane_private', 'task_private', 'worker_private', 'migration_private', 'code_private',
+                                 'limit_private'] loop
     execute format('drop policy if exists everyone_reads on onceward.%I', v_table);
     execute format('create policy everyone_reads on onceward.%I for select '
                    'to onceward_producer, onceward_worker, onceward_operator, onceward_auditor using (true)', v_table);

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import math
 import random
 import time
 from collections.abc import Mapping, Sequence
@@ -15,6 +17,10 @@ BUFFER_MOST = 1000
 # A full look from the beginning of the lanes at least this often; when it is slow, a twentieth of the time at most.
 SWEEP_SECONDS = 1.0
 SWEEP_SHARE = 20.0
+# A line whose jobs use limits has this in its name: see functions/lines.sql.
+LIMITED = "\x1f"
+# How soon at the earliest to look again for room in a limit, in seconds.
+SHORTEST = 0.005
 
 
 class Claims:
@@ -27,6 +33,12 @@ class Claims:
         self._concurrency = concurrency
         self._poll = poll
         self._floors: dict[str, dict[int, int]] = {}
+        # Of lanes that have lines: whose turn was the last, and the floors of each line.
+        self._turns: dict[str, str] = {}
+        self._line_floors: dict[str, dict[str, dict[int, int]]] = {}
+        # When a limit has room again, and how soon a job that uses limits has to begin.
+        self._room_at: float | None = None
+        self._start_in = math.inf
         self._swept_at = 0.0
         self._sweep_took = 0.0
         self._rate = 0.0
@@ -47,12 +59,20 @@ class Claims:
         buffer = min(BUFFER_MOST, int(self._rate * BUFFER_SECONDS))
         return max(0, min(BATCH, self._concurrency + buffer - in_hand))
 
+    def start(self, in_hand: int) -> int:
+        """How many jobs can begin at once, or in the time of the buffer, when they go first."""
+        return max(0, self._concurrency - in_hand) + int(self._rate * BUFFER_SECONDS)
+
     def poll_due(self, now: float) -> bool:
-        return now >= self._next_poll
+        return now >= self.next_poll
 
     @property
     def next_poll(self) -> float:
-        return self._next_poll
+        return self._next_poll if self._room_at is None else min(self._next_poll, self._room_at)
+
+    def start_by(self, began: float) -> float:
+        """Until when a job with limits may begin that was claimed by an exchange begun then."""
+        return began + self._start_in
 
     def lanes(self) -> list[str]:
         """In turn, so that no lane starves the next."""
@@ -75,21 +95,39 @@ class Claims:
         short = not self.hungry and since >= self._sweep_took * SWEEP_SHARE
         return None if due or short or not self._floors else self._floors
 
+    def lines(self) -> dict[str, Any] | None:
+        """Where the turn is, for lanes that are known to have lines."""
+        if not self._turns:
+            return None
+        return {
+            lane: {"after": line, "floors": self._line_floors.get(lane, {})}
+            for lane, line in self._turns.items()
+        }
+
     def learned(self, rows: Sequence[Sequence[Any]], *, asked: int, swept: bool, took: float) -> int:
         """Note what a claim brought.  Returns how many jobs it claimed."""
         now = time.monotonic()
         if swept:
             self._swept_at, self._sweep_took = now, took
+            # Lanes whose lines are gone are not mentioned any more.
+            self._turns, self._line_floors = {}, {}
+        if asked:
+            self._room_at, self._start_in = None, math.inf
         seen: dict[str, dict[int, int]] = {}
         claimed = 0
         for row in rows:
             if row[0] == "claimed":
                 claimed += 1
+                if row[14]:
+                    self._learn_floor(row, swept=swept)
+                    continue
                 by_priority = seen.get(row[5])
                 if by_priority is None:
                     by_priority = seen[row[5]] = {}
                 # The rows of one claim come in order: the last one of a priority is the highest.
                 by_priority[row[6]] = row[7]
+            elif row[0] == "lines":
+                self._learn_turn(row, now)
         for lane, by_priority in seen.items():
             known = self._floors.setdefault(lane, {})
             for priority, seq in by_priority.items():
@@ -100,6 +138,22 @@ class Claims:
             self._full_in_a_row = self._full_in_a_row + 1 if self.hungry else 0
             self._next_poll = now + self._poll * random.uniform(0.5, 1.0)  # noqa: S311 - spread, not secrecy
         return claimed
+
+    def _learn_floor(self, row: Sequence[Any], *, swept: bool) -> None:
+        lane, priority, seq, line = row[5], row[6], row[7], row[14]
+        if LIMITED in line:
+            return  # So few are claimed at once that no bound is needed.
+        known = self._line_floors.setdefault(lane, {}).setdefault(line, {})
+        known[priority] = seq if swept else max(seq, known.get(priority, 0))
+
+    def _learn_turn(self, row: Sequence[Any], now: float) -> None:
+        self._turns[row[5]] = row[14]
+        told = json.loads(row[4])
+        if "next_in" in told:
+            moment = now + max(SHORTEST, float(told["next_in"]))
+            self._room_at = moment if self._room_at is None else min(self._room_at, moment)
+        if "start_in" in told:
+            self._start_in = min(self._start_in, float(told["start_in"]))
 
     def finished(self, count: int) -> None:
         """Keep the rate at which jobs are finished here."""

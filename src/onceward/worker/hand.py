@@ -140,6 +140,9 @@ class Hand:
                 self._worker.executed -= 1
             return
         self._drop(job)
+        if job.start_by is not None:
+            # It may have held a slot of a limit, for which others wait.
+            self._worker.wake()
 
     def _drop(self, job: Job) -> None:
         """Forget a job, unless a later attempt of it has come in meanwhile."""

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Generator, Sequence
+from collections.abc import Awaitable, Generator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, cast
 
 from onceward import calls, jsonsafe
+from onceward.limits import exhausted
 from onceward.model import Json
 from onceward.worker.steps import Operations, StepLog, Steps
 
@@ -28,13 +29,13 @@ class Job(Steps):
 
     __slots__ = (
         "_cancel", "_operations", "attempt", "claimed_at", "deadline", "epoch", "headers", "key", "lane",
-        "log", "max_attempts", "payload_text", "ref", "slot", "task", "tenant", "timeout", "unsettled",
+        "line", "log", "max_attempts", "payload_text", "ref", "slot", "start_by", "task", "tenant", "timeout", "unsettled",
     )  # fmt: skip
 
     def __init__(self, row: Sequence[Any], operations: Operations, claimed_at: float) -> None:
         (
             _, self.ref, self.epoch, self.task, self.payload_text, self.lane, _, _, self.attempt, self.max_attempts,
-            self.tenant, self.timeout, self.headers, self.key,
+            self.tenant, self.timeout, self.headers, self.key, self.line,
         ) = row  # fmt: skip
         self.claimed_at = claimed_at
         self._operations = operations
@@ -45,6 +46,8 @@ class Job(Steps):
         self.deadline: float | None = None
         # The asyncio task that runs an async handler, so that it can be interrupted.
         self.slot: asyncio.Task[None] | None = None
+        # Until when it may begin; None: whenever.
+        self.start_by: float | None = None
         # The database has refused the end that the handler wanted.
         self.unsettled = False
 
@@ -60,6 +63,7 @@ class Job(Steps):
     timeout: timedelta | None
     headers: dict[str, str] | None
     key: str | None
+    line: str
 
     def __repr__(self) -> str:
         return f"<Job {self.ref} {self.task} attempt {self.attempt}/{self.max_attempts}>"
@@ -86,6 +90,34 @@ class Job(Steps):
     def submit(self, call: Call[Any]) -> asyncio.Future[Any]:
         """Make a call through the worker, repeated until it is answered.  For the engine's own async tasks."""
         return self._operations.submit(call)
+
+    def settle(self, limit: str, *, tokens: int) -> Awaitable[None]:
+        """Say how much of a limit was really used: the difference to what was reserved is charged or given back.
+
+        Await it in async handlers; in sync handlers it blocks.  Raises LeaseLost when another attempt owns the job.
+        """
+        call = calls.settle(self.id, self.epoch, limit, tokens)
+        if self._is_async():
+            return self._call(call)
+        self._call_sync(call)
+        return _Done()
+
+    def observe(self, limit: str, headers: Mapping[str, str], *, key: str = "") -> Awaitable[None]:
+        """Learn from the headers of an answer: when `x-ratelimit-remaining-*` is used up, everybody waits for the reset.
+
+        Await it in async handlers; in sync handlers it blocks.
+        """
+        wait = exhausted(headers)
+        if wait is None or wait <= timedelta(0):
+            return _Done()
+        call = calls.pause_limit(limit, wait, key, "the provider says that nothing is left")
+        if self._is_async():
+            return self._pause(call)
+        self._call_sync(call)
+        return _Done()
+
+    async def _pause(self, call: Call[datetime]) -> None:
+        await self._call(call)
 
     def progress(self, value: Json) -> Awaitable[None]:
         """Store progress that others can see.  Await it in async handlers; in sync handlers it blocks.

@@ -51,6 +51,10 @@ class Registration:
         lanes = {lane for lane in self._lanes if lane in self._app.lanes}
         lanes |= {schedule.lane for schedule in self._app.schedules.values()}
         await insist(calls.declare_lanes(sorted(lanes)))
+        if self._app.limits:
+            changed = await insist(calls.declare_limits(list(self._app.limits.values())))
+            if changed:
+                log.info("limits_declared", changed=changed)
         await self._declare_schedules(is_stopping)
         call = calls.register_worker(
             name=self._name,

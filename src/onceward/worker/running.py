@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from pydantic import BaseModel
 
 from onceward import calls, jsonsafe, logs
-from onceward.errors import InvalidArgument, InvalidPayload, PermanentFailure, ResultTooLarge
+from onceward.errors import InvalidArgument, InvalidPayload, PermanentFailure, RateLimited, ResultTooLarge
 from onceward.outcomes import Cancel, Settle, Snooze
 from onceward.registry import Task, nearest_hint
 from onceward.worker.failures import message_of
@@ -31,6 +31,8 @@ UNKNOWN_TASK_PAUSE = timedelta(seconds=30)
 # How long cancelled handlers may take to clean up when the worker ends, in seconds.
 CLEAN_UP = 2.0
 NOT_BEGUN = object()
+BEGUN_TOO_LATE = object()
+TOO_LATE = "too late for its limit"
 
 
 class Runner:
@@ -62,7 +64,10 @@ class Runner:
         if task is None:
             self._unknown_task(job)
         elif task.is_async or task.executor == "process":
-            self._queue.append(job)
+            if job.start_by is None:
+                self._queue.append(job)
+            else:
+                self._queue.appendleft(job)
             if self._idle:
                 self._idle.pop().set_result(None)
             elif len(self._slots) < self._concurrency:
@@ -88,6 +93,9 @@ class Runner:
                 job = queue.popleft()
                 if not self._worker.healthy:
                     self._not_begun(job)
+                    continue
+                if job.start_by is not None and time.monotonic() > job.start_by:
+                    self._not_begun(job, why=TOO_LATE)
                     continue
                 result, error = None, None
                 job.slot = me
@@ -131,6 +139,8 @@ class Runner:
     def _run_sync(self, job: Job) -> object:
         if not self._worker.healthy:
             return NOT_BEGUN
+        if job.start_by is not None and time.monotonic() > job.start_by:
+            return BEGUN_TOO_LATE
         task = self._tasks[job.task]
         arguments = task.arguments(job.payload_text)
         if task.context_parameter is not None:
@@ -156,6 +166,8 @@ class Runner:
                 self._timed.discard(job)
             if result is NOT_BEGUN:
                 self._not_begun(job)
+            elif result is BEGUN_TOO_LATE:
+                self._not_begun(job, why=TOO_LATE)
             else:
                 self._ended(job, result, error)
 
@@ -171,10 +183,13 @@ class Runner:
 
     # ------------------------------------------------------------ ends
 
-    def _not_begun(self, job: Job) -> None:
-        """The lease may be over, as after a suspension of the process: nothing is begun that others may be running."""
+    def _not_begun(self, job: Job, why: str = "lease in doubt") -> None:
+        """The lease may be over, as after a suspension of the process: nothing is begun that others may be running.
+
+        Or its limit was for an earlier moment.
+        """
         self.active -= 1
-        self._worker.hand_back([job], why="lease in doubt")
+        self._worker.hand_back([job], why=why)
 
     def _ended(self, job: Job, result: object, error: BaseException | None) -> None:
         self.active -= 1
@@ -223,6 +238,8 @@ class Runner:
     def _ended_badly(self, job: Job, error: BaseException) -> None:
         if job.cancelled and isinstance(error, asyncio.CancelledError):
             self._worker.settle(job, calls.cancel(job.id, None, epoch=job.epoch))
+        elif isinstance(error, RateLimited):
+            self._limited(job, error)
         elif isinstance(error, PermanentFailure):
             self.fail(job, error, category="permanent", permanent=True)
         elif isinstance(error, InvalidPayload):
@@ -236,6 +253,19 @@ class Runner:
             self._worker.settle(job, calls.cancel(job.id, None, epoch=job.epoch))
         else:
             self.fail(job, error, category="error")
+
+    def _limited(self, job: Job, error: RateLimited) -> None:
+        """The provider asks to wait: so does everybody who uses the limit, and no attempt is used up."""
+        log.warning(
+            "rate_limited",
+            job_id=job.ref,
+            task=job.task,
+            limit=error.limit,
+            retry_after=error.retry_after.total_seconds(),
+            worker=str(self._worker.id),
+        )
+        call = calls.limited(job.id, job.epoch, error.limit, error.retry_after, error.message)
+        self._worker.settle(job, call)
 
     def fail(self, job: Job, error: BaseException, *, category: str, permanent: bool = False) -> None:
         kind = error.kind if isinstance(error, RemoteError) else type(error).__name__

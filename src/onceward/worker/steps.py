@@ -334,6 +334,7 @@ class Steps(JobContext):
                 max_attempts=options.max_attempts,
                 retry=jsonsafe.dumps(options.retry.to_json()) if options.retry else None,
                 timeout=options.timeout,
+                uses=[known.uses(payload) for payload in payloads] if known.limits else None,
             )
         )
 

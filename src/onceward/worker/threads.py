@@ -33,7 +33,10 @@ class Threads:
         return self._jobs
 
     def put(self, job: Job) -> None:
-        self._jobs.append(job)
+        if job.start_by is None:
+            self._jobs.append(job)
+        else:
+            self._jobs.appendleft(job)
         self._tokens.put(True)
         if self._started < self._limit and len(self._jobs) + len(self.running) > self._started:
             self._started += 1

@@ -21,7 +21,7 @@ from onceward import calls, logs
 from onceward.calls import Call
 from onceward.dsn import resolve_dsn
 from onceward.errors import InvalidArgument, ResultTooLarge, is_busy, is_connection_trouble
-from onceward.worker.claims import Claims
+from onceward.worker.claims import LIMITED, Claims
 from onceward.worker.connections import Connections
 from onceward.worker.hand import Done, Hand
 from onceward.worker.heart import Heart
@@ -62,6 +62,8 @@ class _Exchange:
     done: list[Done]
     # Lower bounds of the claim scan; None: look from the beginning.
     floors: dict[str, dict[int, int]] | None
+    # How many jobs can begin at once.
+    start: int
     began: float
 
 
@@ -334,6 +336,7 @@ class Worker:
             room=self._room(),
             done=self._hand.done,
             floors=None if self._looked else self._claims.floors(now),
+            start=self._claims.start(self.runner.active + self._claiming),
             began=now,
         )
         self._hand.done = []
@@ -354,6 +357,8 @@ class Worker:
             room=room,
             floors=floors,
             sleep=not self._claims.under_load,
+            lines=self._claims.lines(),
+            start=exchange.start,
         )
         try:
             rows = await link.run(call)
@@ -383,16 +388,22 @@ class Worker:
             self._changed()
         self._found_nothing = self._looked and floors is None and room > 0
         if rows:
-            self._take(rows)
+            self._take(rows, began=exchange.began)
         self.passes.send(claimed)
 
-    def _take(self, rows: Sequence[Sequence[Any]]) -> None:
+    def _take(self, rows: Sequence[Sequence[Any]], *, began: float | None = None) -> None:
+        """`began`: when the call was begun that claimed them; None: nobody knows."""
         now = time.monotonic()
         for row in rows:
             if row[0] == "claimed":
                 job = self._hand.take(row, now)
                 if job is not None:
+                    if LIMITED in job.line:
+                        # What was claimed without our knowing may have to begin by now.
+                        job.start_by = now if began is None else self._claims.start_by(began)
                     self.runner.start(job)
+            elif row[0] == "lines":
+                continue
             elif row[0] == "lost":
                 log.warning("lease_lost", job_id=row[1], epoch=row[2], worker=str(self.id))
             elif self._lost is None:

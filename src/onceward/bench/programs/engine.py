@@ -13,16 +13,23 @@ from onceward import AsyncClient, Client
 from onceward.registry import Task
 from onceward.requests import EnqueueOptions
 
-from .engine_tasks import app, count, count_filled, count_in_thread, hold, tallies
+from .engine_tasks import app, count, count_filled, count_in_thread, count_limited, hold, tallies
+from .engine_tasks import work as work_task
 from .producer import Batch, Producer
 from .tally import Tally
 
 A_DAY = timedelta(days=1)
-TASKS: dict[str, Task[Any, Any]] = {"count": count, "count_in_thread": count_in_thread, "hold": hold}
+TASKS: dict[str, Task[Any, Any]] = {
+    "count": count,
+    "count_in_thread": count_in_thread,
+    "count_limited": count_limited,
+    "work": work_task,
+    "hold": hold,
+}
 
 
-def make_producer(client: str = "async", task: str = "count") -> Producer:
-    return AsyncProducer(task) if client == "async" else SyncProducer()
+def make_producer(client: str = "async", task: str = "count", tenant: str | None = None) -> Producer:
+    return AsyncProducer(task, tenant) if client == "async" else SyncProducer()
 
 
 def work(dsn: str, run: Callable[..., None], concurrency: int = 50) -> None:
@@ -67,12 +74,13 @@ def bulk_arguments(batch: Batch, task: Any) -> tuple[Any, list[dict[str, Any]], 
 
 
 class AsyncProducer(Producer):
-    def __init__(self, task: str) -> None:
+    def __init__(self, task: str, tenant: str | None) -> None:
         self._task = TASKS[task]
+        self._tenant = tenant
         self._inside: psycopg.AsyncConnection[Any] | None = None
 
     async def open(self, dsn: str) -> None:
-        self._client = AsyncClient(dsn, app=app)
+        self._client = AsyncClient(dsn, app=app, tenant=self._tenant)
         self._connection = await psycopg.AsyncConnection.connect(dsn, cursor_factory=CountingCursor)
 
     async def close(self) -> None:

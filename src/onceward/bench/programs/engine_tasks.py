@@ -5,10 +5,13 @@ from __future__ import annotations
 import asyncio
 
 from onceward import Onceward
+from onceward.limits import use
 
 from .tally import Tally
 
 app = Onceward()
+# So wide that it never holds anybody back.
+app.limit("wide", requests=600_000_000, burst=10_000_000)
 # Filled by the worker process before it starts; the producer imports this module, too.
 tallies: list[Tally] = []
 
@@ -26,6 +29,18 @@ async def count_filled(sent: int, filling: str) -> None:
 @app.task
 def count_in_thread(sent: int) -> None:
     tallies[0].hit_from_thread(sent)
+
+
+@app.task(limits=[use("wide")])
+async def count_limited(sent: int) -> None:
+    tallies[0].hit(sent)
+
+
+@app.task
+async def work(sent: int) -> None:
+    """As long as a call of a provider."""
+    await asyncio.sleep(0.1)
+    tallies[0].hit(sent)
 
 
 @app.task

@@ -1,14 +1,17 @@
 -- Claim ready jobs for a worker.  Each claim raises the job's epoch; every later write must name it.
 
--- One lane, at most p_max jobs; priority first, then the order in which they became ready.
+-- One line of a lane, at most p_max jobs; priority first, then the order in which they became ready.
 -- p_floors: {"priority": ready_seq, ...} bounds the scan from below, so that index entries of jobs that are
--- gone but cannot be vacuumed yet are not walked again and again.  Null looks from the beginning.
+-- gone but cannot be vacuumed yet are not walked again and again.  Null looks from the beginning, and then at
+-- p_overdue: jobs that were due before it are not passed over for higher priorities, as far as a quarter of p_max goes.
 -- The planner is pinned: a claim must take what was asked for by the index, whatever the statistics say.
 create or replace function onceward.claim_lane(
   p_worker_id uuid,
   p_lane      text,
+  p_line      text,
   p_max       integer,
-  p_floors    jsonb
+  p_floors    jsonb,
+  p_overdue   timestamptz
 )
   returns setof onceward.job_private
   language plpgsql
@@ -32,15 +35,21 @@ declare
   v_floor record;
 begin
   if p_floors is null then
+    if p_overdue is not null then
+      return query select * from onceward.claim_overdue(p_worker_id, p_lane, p_line, p_max, p_overdue);
+      get diagnostics v_count = row_count;
+      v_left := v_left - v_count;
+    end if;
     return query
       with picked as materialized (
         select j.ctid as place
           from onceward.job_private as j
          where j.lane = p_lane
+           and j.line = p_line
            and j.state = 'ready'
            and (j.expires_at is null or j.expires_at > v_now)
          order by j.priority desc, j.ready_seq
-         limit p_max
+         limit v_left
            for update skip locked
       )
       update onceward.job_private as j
@@ -62,6 +71,7 @@ begin
         select j.ctid as place
           from onceward.job_private as j
          where j.lane = p_lane
+           and j.line = p_line
            and j.state = 'ready'
            and j.priority = v_floor.priority
            and j.ready_seq > v_floor.ready_seq
@@ -83,36 +93,114 @@ begin
 end;
 $$;
 
-create or replace function onceward.claim_lanes(
+-- Jobs of lower priorities that were due before p_overdue: the lowest priority first, a quarter of p_max at most.
+-- Priorities are found by a look into the index each, the first twenty of them.
+create or replace function onceward.claim_overdue(
   p_worker_id uuid,
-  p_lanes     text[],
-  p_limits    integer[],
+  p_lane      text,
+  p_line      text,
   p_max       integer,
-  p_floors    jsonb
+  p_overdue   timestamptz
 )
   returns setof onceward.job_private
   language plpgsql
   set search_path = pg_catalog, pg_temp
 as $$
 declare
-  v_left  integer := p_max;
+  v_now   timestamptz := onceward.now();
+  -- Of four jobs one: a claim of a single job takes an overdue one every fourth time.
+  v_left  integer := floor(p_max / 4.0 + random());
+  v_late  smallint[] := '{}';
   v_count integer;
-  v_lane  text;
-  v_limit integer;
+  v_next  record;
 begin
-  for v_lane, v_limit in
-    select l.name, p_limits[l.i]
+  select j.priority, j.run_at into v_next from onceward.job_private as j
+   where j.lane = p_lane and j.line = p_line and j.state = 'ready'
+   order by j.priority desc, j.ready_seq limit 1;
+  for v_look in 1 .. 20 loop
+    exit when v_next.priority is null;
+    select j.priority, j.run_at into v_next from onceward.job_private as j
+     where j.lane = p_lane and j.line = p_line and j.state = 'ready' and j.priority < v_next.priority
+     order by j.priority desc, j.ready_seq limit 1;
+    if v_next.run_at < p_overdue then
+      v_late := v_next.priority || v_late;
+    end if;
+  end loop;
+  for i in 1 .. cardinality(v_late) loop
+    exit when v_left <= 0;
+    return query
+      with first_ones as materialized (
+        select j.ctid as place, j.run_at
+          from onceward.job_private as j
+         where j.lane = p_lane
+           and j.line = p_line
+           and j.state = 'ready'
+           and j.priority = v_late[i]
+           and (j.expires_at is null or j.expires_at > v_now)
+         order by j.ready_seq
+         limit greatest(1, v_left / (cardinality(v_late) - i + 1))
+           for update skip locked
+      )
+      update onceward.job_private as j
+         set state = 'running', epoch = j.epoch + 1, attempt = j.attempt + 1,
+             worker_id = p_worker_id, started_at = v_now
+        from first_ones as f
+       where j.ctid = f.place and f.run_at < p_overdue
+      returning j.*;
+    get diagnostics v_count = row_count;
+    v_left := v_left - v_count;
+  end loop;
+end;
+$$;
+
+-- For workers that call claim: where the turn is among the lines is kept in the worker's own row.
+create or replace function onceward.claim_lanes(p_worker_id uuid, p_lanes text[], p_max integer)
+  returns setof onceward.job_private
+  language plpgsql
+  set search_path = pg_catalog, pg_temp
+as $$
+declare
+  v_left  integer := p_max;
+  v_turns jsonb;
+  v_lane  record;
+  v_job   onceward.job_private;
+begin
+  for v_lane in
+    select l.name, onceward.now() - p.max_wait as overdue
       from unnest(p_lanes) with ordinality as l (name, i)
       join onceward.lane_private as p on p.name = l.name and p.paused_at is null
      order by l.i
   loop
     exit when v_left <= 0;
-    continue when v_limit <= 0;
-    return query
-      select * from onceward.claim_lane(p_worker_id, v_lane, least(v_left, v_limit), p_floors -> v_lane);
-    get diagnostics v_count = row_count;
-    v_left := v_left - v_count;
+    if onceward.has_lines(v_lane.name) then
+      v_turns := coalesce(v_turns, (select coalesce(w.turns, '{}') from onceward.worker_private as w where w.id = p_worker_id));
+      for v_job in
+        select * from onceward.claim_shares(p_worker_id, v_lane.name, v_left, v_left, null,
+                                            jsonb_build_object('after', v_turns -> v_lane.name), v_lane.overdue)
+      loop
+        if v_job.state = 'line' then
+          v_turns := v_turns || jsonb_build_object(v_lane.name, v_job.line);
+        else
+          v_left := v_left - 1;
+          return next v_job;
+        end if;
+      end loop;
+    else
+      for v_job in
+        select * from onceward.claim_lane(p_worker_id, v_lane.name, '', v_left, null, v_lane.overdue)
+      loop
+        v_left := v_left - 1;
+        return next v_job;
+      end loop;
+    end if;
   end loop;
+  if v_turns is not null then
+    update onceward.worker_private as w
+       set turns = v_turns
+     where w.id = (select f.id from onceward.worker_private as f
+                    where f.id = p_worker_id and f.turns is distinct from v_turns
+                      for update skip locked);
+  end if;
 end;
 $$;
 
@@ -124,7 +212,7 @@ create or replace function onceward.claim(
   returns table (
     job_id uuid, epoch bigint, task text, payload jsonb, lane text, priority smallint, ready_seq bigint,
     attempt integer, max_attempts integer, tenant text, timeout interval, headers jsonb,
-    key text
+    key text, line text
   )
   language plpgsql security definer
   set search_path = pg_catalog, pg_temp
@@ -152,8 +240,8 @@ begin
   for v_round in 1 .. 2 loop
     return query
       select j.id, j.epoch, j.task, j.payload, j.lane, j.priority, j.ready_seq, j.attempt, j.max_attempts,
-             j.tenant, j.timeout, j.headers, j.key
-        from onceward.claim_lanes(p_worker_id, p_lanes, null, p_max, null) as j;
+             j.tenant, j.timeout, j.headers, j.key, j.line
+        from onceward.claim_lanes(p_worker_id, p_lanes, p_max) as j;
     get diagnostics v_count = row_count;
     p_max := p_max - v_count;
     exit when p_max <= 0 or v_round = 2;
@@ -170,13 +258,13 @@ create or replace function onceward.adopt(p_worker_id uuid, p_known uuid[])
   returns table (
     job_id uuid, epoch bigint, task text, payload jsonb, lane text, priority smallint, ready_seq bigint,
     attempt integer, max_attempts integer, tenant text, timeout interval, headers jsonb,
-    key text
+    key text, line text
   )
   language sql stable security definer
   set search_path = pg_catalog, pg_temp
 as $$
   select j.id, j.epoch, j.task, j.payload, j.lane, j.priority, j.ready_seq, j.attempt, j.max_attempts,
-         j.tenant, j.timeout, j.headers, j.key
+         j.tenant, j.timeout, j.headers, j.key, j.line
     from onceward.job_private as j
    where j.state = 'running' and j.worker_id = p_worker_id and j.id <> all (coalesce(p_known, '{}'))
 $$;

@@ -20,7 +20,8 @@ create or replace function onceward.enqueue(
   p_after_policy      text default 'fail',
   p_workflow_id       uuid default null,
   p_parent_id         uuid default null,
-  p_node              text default null
+  p_node              text default null,
+  p_uses              jsonb default null
 )
   returns table (job_id uuid, created boolean, answer text, until timestamptz, reason text)
   language plpgsql security definer
@@ -33,6 +34,9 @@ declare
   v_sleeper boolean;
   v_holder  uuid;
   v_flow    uuid := p_workflow_id;
+  v_fair    boolean;
+  v_bounded boolean;
+  v_line    text;
 begin
   -- Most jobs name only a task: the defaults need no checking.
   if num_nonnulls(p_run_at, p_expires_at, p_timeout, p_retry, p_tenant, p_concurrency_key, p_headers) > 0
@@ -53,8 +57,9 @@ begin
               when p_concurrency_key is not null then 'blocked'
               else 'ready' end,
          exists (select from onceward.worker_private as w
-                  where w.asleep_until > onceward.now() and w.retired_at is null and p_lane = any (w.lanes))
-    into v_cap, v_tenant, v_state, v_sleeper
+                  where w.asleep_until > onceward.now() and w.retired_at is null and p_lane = any (w.lanes)),
+         l.fair, l.bounded
+    into v_cap, v_tenant, v_state, v_sleeper, v_fair, v_bounded
     from onceward.lane_private as l
    where l.name = p_lane;
   if v_cap is null or v_tenant is null or jsonb_typeof(p_payload) is distinct from 'object'
@@ -72,6 +77,26 @@ begin
     v_tenant := onceward.tenant_for(p_tenant);
   end if;
 
+  if p_uses is not null then
+    p_uses := onceward.check_uses(p_uses, v_tenant);
+    v_line := onceward.line_of(v_fair, v_tenant, p_uses);
+  end if;
+  -- Work that belongs to a job which was accepted before is not turned away.
+  if (v_bounded or p_uses is not null) and num_nonnulls(p_after, p_workflow_id, p_parent_id) = 0
+     and p_task <> 'onceward.deliver' then
+    select g.answer, g.until, g.reason into answer, until, reason
+      from onceward.pressure_on(p_lane, v_tenant, p_uses, p_task, p_key) as g;
+    if answer = 'rejected' then
+      created := false;
+      return next;
+      return;
+    elsif answer = 'deferred' then
+      p_run_at := greatest(p_run_at, until);
+      until := p_run_at;
+      v_state := 'scheduled';
+    end if;
+  end if;
+
   if p_key is not null then
     job_id := onceward.new_id();
     v_holder := onceward.take_key(v_tenant, p_task, p_key, p_key_window, job_id, p_payload);
@@ -79,6 +104,8 @@ begin
       job_id := v_holder;
       created := false;
       answer := 'existing';
+      until := null;
+      reason := null;
       return next;
       return;
     end if;
@@ -92,15 +119,17 @@ begin
   insert into onceward.job_private as j
     (id, tenant, lane, task, state, priority, ready_seq, max_attempts, created_at, run_at, payload, expires_at,
      timeout, retry, headers, key, key_is_live, concurrency_key, concurrency_limit, workflow_id, parent_id, node, after,
-     after_policy, awaits)
+     after_policy, awaits, line, uses)
   values
     (coalesce(v_holder, onceward.new_id()), v_tenant, p_lane, p_task, v_state, p_priority,
      case when v_state = 'ready' then nextval('onceward.ready_seq') end,
      p_max_attempts, onceward.now(), coalesce(p_run_at, onceward.now()), p_payload, p_expires_at, p_timeout,
      p_retry, p_headers, p_key, case when p_key is not null then p_key_window = 'live' end,
      p_concurrency_key, case when p_concurrency_key is not null then p_concurrency_limit end, v_flow, p_parent_id, p_node,
-     p_after, case when p_after is not null then p_after_policy end, case when p_after is not null then 'jobs' end)
-  returning j.id, true, 'accepted' into job_id, created, answer;
+     p_after, case when p_after is not null then p_after_policy end, case when p_after is not null then 'jobs' end,
+     -- What line_of does.
+     coalesce(v_line, case when v_fair and v_tenant <> 'default' then v_tenant else '' end), p_uses)
+  returning j.id, true, coalesce(answer, 'accepted') into job_id, created, answer;
 
   if p_after is not null then
     perform onceward.add_dependencies(array[job_id], p_after);
@@ -114,8 +143,8 @@ begin
   return next;
 end;
 $$;
-comment on function onceward.enqueue(text, jsonb, text, integer, timestamptz, timestamptz, interval, text, text, text, integer, integer, jsonb, text, jsonb, uuid[], text, uuid, uuid, text) is
-  'Enqueues one job in the caller''s transaction.  With a key, the same key within its window (live, forever or an interval) gives the same job and created = false; a different payload under the same key is an error (OW005).  With p_after, it waits for other jobs; p_after_policy says what happens when one of them fails (fail, ignore, compensate).';
+comment on function onceward.enqueue(text, jsonb, text, integer, timestamptz, timestamptz, interval, text, text, text, integer, integer, jsonb, text, jsonb, uuid[], text, uuid, uuid, text, jsonb) is
+  'Enqueues one job in the caller''s transaction.  With a key, the same key within its window (live, forever or an interval) gives the same job and created = false; a different payload under the same key is an error (OW005).  With p_after, it waits for other jobs; p_after_policy says what happens when one of them fails (fail, ignore, compensate).  p_uses names the limits that it uses: [{"limit": ..., "key": ..., "weight": ...}].  The answer is accepted, existing, deferred (the job waits until then) or rejected (there is no job); reason says when a bound is passed.';
 
 create or replace function onceward.payload_too_large(p_payload jsonb, p_cap integer, p_lane text)
   returns void

@@ -18,9 +18,10 @@ create or replace function onceward.enqueue_many(
   p_after             uuid[] default null,
   p_after_policy      text default 'fail',
   p_workflow_id       uuid default null,
-  p_parent_id         uuid default null
+  p_parent_id         uuid default null,
+  p_uses              jsonb default null
 )
-  returns table (job_id uuid, created boolean)
+  returns table (job_id uuid, created boolean, answer text, until timestamptz, reason text)
   language plpgsql security definer
   set search_path = pg_catalog, pg_temp
 as $$
@@ -33,14 +34,18 @@ declare
   v_held   uuid[];
   v_big    integer;
   v_flow   uuid := p_workflow_id;
+  v_lane   record;
+  v_uses   jsonb[];
+  v_found  record;
 begin
   perform onceward.check_job_arguments(p_task, p_priority, p_run_at, p_expires_at, p_timeout, p_max_attempts,
                                        p_retry, p_tenant, p_concurrency_key, p_concurrency_limit, p_headers);
   v_tenant := onceward.tenant_for(p_tenant);
-  select max_payload_bytes into v_cap from onceward.lane_private where name = p_lane;
+  select l.max_payload_bytes, l.fair, l.bounded into v_lane from onceward.lane_private as l where l.name = p_lane;
   if not found then
     perform onceward.no_such_lane(p_lane);
   end if;
+  v_cap := v_lane.max_payload_bytes;
   if p_payloads is null or array_position(p_payloads, null) is not null then
     perform onceward.bad_argument('payloads', null, 'must be an array of JSON without nulls');
   end if;
@@ -48,6 +53,20 @@ begin
   select i into v_big from unnest(p_payloads) with ordinality as u (payload, i) where pg_column_size(u.payload) > v_cap limit 1;
   if found then
     perform onceward.payload_too_large(p_payloads[v_big], v_cap, p_lane);
+  end if;
+
+  v_uses := onceward.check_many_uses(p_uses, v_tenant, cardinality(p_payloads));
+  if (v_lane.bounded or p_uses is not null) and num_nonnulls(p_after, p_workflow_id, p_parent_id) = 0 then
+    select g.answer, g.until, g.reason into v_found
+      from onceward.pressure_on(p_lane, v_tenant, v_uses[1], p_task, null) as g;
+    if v_found.answer = 'rejected' then
+      return query select null::uuid, false, v_found.answer, null::timestamptz, v_found.reason from unnest(p_payloads);
+      return;
+    elsif v_found.answer = 'deferred' then
+      p_run_at := greatest(p_run_at, v_found.until);
+    end if;
+    answer := v_found.answer;
+    reason := v_found.reason;
   end if;
 
   v_ids := onceward.new_ids(cardinality(p_payloads));
@@ -71,14 +90,16 @@ begin
   insert into onceward.job_private
     (id, tenant, lane, task, state, priority, ready_seq, max_attempts, created_at, run_at, payload, expires_at,
      timeout, retry, headers, key, key_is_live, concurrency_key, concurrency_limit, workflow_id, parent_id, after,
-     after_policy, awaits)
+     after_policy, awaits, line, uses)
   select u.id, v_tenant, p_lane, p_task, v_state, p_priority,
          case when v_state = 'ready' then nextval('onceward.ready_seq') end,
          p_max_attempts, v_now, coalesce(p_run_at, v_now), u.payload, p_expires_at, p_timeout, p_retry, p_headers,
          u.key, case when u.key is not null then p_key_window = 'live' end,
          p_concurrency_key, case when p_concurrency_key is not null then p_concurrency_limit end, v_flow, p_parent_id,
-         p_after, case when p_after is not null then p_after_policy end, case when p_after is not null then 'jobs' end
-    from unnest(v_ids, v_held, p_payloads, p_keys) as u (id, held, payload, key)
+         p_after, case when p_after is not null then p_after_policy end, case when p_after is not null then 'jobs' end,
+         case when u.uses is not null then onceward.line_of(v_lane.fair, v_tenant, u.uses)
+              when v_lane.fair and v_tenant <> 'default' then v_tenant else '' end, u.uses
+    from unnest(v_ids, v_held, p_payloads, p_keys, v_uses) as u (id, held, payload, key, uses)
    where u.id = u.held;
 
   if p_after is not null then
@@ -89,11 +110,45 @@ begin
   if v_state <> 'scheduled' then
     perform onceward.wake(array[p_lane]);
   end if;
-  return query select u.held, u.held = u.id from unnest(v_ids, v_held) as u (id, held);
+  return query
+    select u.held, u.held = u.id,
+           case when u.held <> u.id then 'existing' else coalesce(enqueue_many.answer, 'accepted') end,
+           case when u.held = u.id and enqueue_many.answer = 'deferred' then p_run_at end,
+           case when u.held = u.id then enqueue_many.reason end
+      from unnest(v_ids, v_held) as u (id, held);
 end;
 $$;
-comment on function onceward.enqueue_many(text, jsonb[], text[], text, integer, timestamptz, timestamptz, interval, text, text, integer, integer, jsonb, text, jsonb, uuid[], text, uuid, uuid) is
-  'Enqueues many jobs of one task; returns one row per payload, in order.  Keys, when given, are one per payload (null for none).';
+comment on function onceward.enqueue_many(text, jsonb[], text[], text, integer, timestamptz, timestamptz, interval, text, text, integer, integer, jsonb, text, jsonb, uuid[], text, uuid, uuid, jsonb) is
+  'Enqueues many jobs of one task; returns one row per payload, in order.  Keys, when given, are one per payload (null for none).  p_uses is a list of limits for all of them, or one list per payload.';
+
+-- p_uses as enqueue takes it, for all jobs, or a list of such lists.  Returns one per job, or none at all.
+create or replace function onceward.check_many_uses(p_uses jsonb, p_tenant text, p_count integer)
+  returns jsonb[]
+  language plpgsql stable
+  set search_path = pg_catalog, pg_temp
+as $$
+declare
+  v_same jsonb;
+begin
+  if p_uses is null or p_count = 0 then
+    return null;
+  end if;
+  if jsonb_typeof(p_uses) = 'array' and jsonb_typeof(p_uses -> 0) = 'array' then
+    if jsonb_array_length(p_uses) <> p_count then
+      perform onceward.bad_argument('uses', jsonb_array_length(p_uses)::text, format('must be as many as payloads (%s)', p_count));
+    end if;
+    -- Most are equal: each kind is checked once.
+    return (with given as materialized (
+              select u, i from jsonb_array_elements(p_uses) with ordinality as e (u, i)
+            ), kinds as materialized (
+              select k.u, onceward.check_uses(k.u, p_tenant) as checked from (select distinct g.u from given as g) as k
+            )
+            select array_agg(k.checked order by g.i) from given as g join kinds as k on k.u = g.u);
+  end if;
+  v_same := onceward.check_uses(p_uses, p_tenant);
+  return array_fill(v_same, array[p_count]);
+end;
+$$;
 
 -- take_key for a set, in the order of the keys so that two batches cannot deadlock.
 create or replace function onceward.take_keys(

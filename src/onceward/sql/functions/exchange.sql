@@ -1,6 +1,9 @@
 -- Finish a set and claim the next, in one round trip.  Safe to repeat: a job that this epoch has already
 -- finished counts as finished.  Returns claimed jobs, and a row for each finish that came too late
 -- (outcome `lost`), and one row `expired` when the worker's own lease is over and it may claim nothing.
+-- For a lane that has lines (see lines.sql) there is a row `lines`: the line of the last turn, which the worker hands in
+-- with p_lines next time, and in payload when to look again.  Lines are looked for when the lane is looked at from the
+-- beginning, and when the worker knows of some.  p_start: how many jobs can begin at once, as those with limits have to.
 create or replace function onceward.exchange(
   p_worker_id uuid,
   p_job_ids   uuid[] default '{}',
@@ -10,12 +13,14 @@ create or replace function onceward.exchange(
   p_limits    integer[] default null,
   p_max       integer default 0,
   p_floors    jsonb default null,
-  p_sleep     boolean default false
+  p_sleep     boolean default false,
+  p_lines     jsonb default null,
+  p_start     integer default null
 )
   returns table (
     outcome text, job_id uuid, epoch bigint, task text, payload jsonb, lane text, priority smallint,
     ready_seq bigint, attempt integer, max_attempts integer, tenant text, timeout interval,
-    headers jsonb, key text
+    headers jsonb, key text, line text
   )
   language plpgsql security definer
   set search_path = pg_catalog, pg_temp
@@ -24,11 +29,14 @@ create or replace function onceward.exchange(
 as $$
 declare
   v_count integer := 0;
+  v_left  integer := p_max;
+  v_got   integer;
+  v_lane  record;
 begin
   if cardinality(p_job_ids) > 0 then
     return query
       select 'lost'::text, l.job_id, l.epoch, null::text, null::jsonb, null::text, null::smallint, null::bigint,
-             null::integer, null::integer, null::text, null::interval, null::jsonb, null::text
+             null::integer, null::integer, null::text, null::interval, null::jsonb, null::text, null::text
         from onceward.finish_done(p_job_ids, p_epochs, p_results) as l;
   end if;
 
@@ -37,14 +45,35 @@ begin
       return query
         select 'expired'::text, null::uuid, null::bigint, null::text, null::jsonb, null::text, null::smallint,
                null::bigint, null::integer, null::integer, null::text, null::interval,
-               null::jsonb, null::text;
+               null::jsonb, null::text, null::text;
       return;
     end if;
-    return query
-      select 'claimed'::text, j.id, j.epoch, j.task, j.payload, j.lane, j.priority, j.ready_seq, j.attempt,
-             j.max_attempts, j.tenant, j.timeout, j.headers, j.key
-        from onceward.claim_lanes(p_worker_id, p_lanes, p_limits, p_max, p_floors) as j;
-    get diagnostics v_count = row_count;
+    for v_lane in
+      select l.name, least(p_limits[l.i], p_max) as most, p_floors -> l.name as floors, onceward.now() - p.max_wait as overdue
+        from unnest(p_lanes) with ordinality as l (name, i)
+        join onceward.lane_private as p on p.name = l.name and p.paused_at is null
+       order by l.i
+    loop
+      exit when v_left <= 0;
+      continue when v_lane.most <= 0;
+      if (v_lane.floors is null or p_lines ? v_lane.name) and onceward.has_lines(v_lane.name) then
+        return query
+          select case j.state when 'line' then 'lines' else 'claimed' end, j.id, j.epoch, j.task, j.payload, j.lane, j.priority,
+                 j.ready_seq, j.attempt, j.max_attempts, j.tenant, j.timeout, j.headers, j.key, j.line
+            from onceward.claim_shares(p_worker_id, v_lane.name, least(v_left, v_lane.most), coalesce(p_start, p_max) - v_count,
+                                       v_lane.floors, p_lines -> v_lane.name, v_lane.overdue) as j;
+        get diagnostics v_got = row_count;
+        v_got := v_got - 1;
+      else
+        return query
+          select 'claimed'::text, j.id, j.epoch, j.task, j.payload, j.lane, j.priority, j.ready_seq, j.attempt,
+                 j.max_attempts, j.tenant, j.timeout, j.headers, j.key, j.line
+            from onceward.claim_lane(p_worker_id, v_lane.name, '', least(v_left, v_lane.most), v_lane.floors, v_lane.overdue) as j;
+        get diagnostics v_got = row_count;
+      end if;
+      v_left := v_left - v_got;
+      v_count := v_count + v_got;
+    end loop;
   end if;
 
   -- Written when a worker falls asleep and renewed twice a minute, not at every empty poll.  Only a hint: whoever has
@@ -65,5 +94,5 @@ begin
   end if;
 end;
 $$;
-comment on function onceward.exchange(uuid, uuid[], bigint[], jsonb[], text[], integer[], integer, jsonb, boolean) is
+comment on function onceward.exchange(uuid, uuid[], bigint[], jsonb[], text[], integer[], integer, jsonb, boolean, jsonb, integer) is
   'Finishes a set of jobs as done and claims the next, in one round trip.  Finishes that came too late are returned with outcome lost.';

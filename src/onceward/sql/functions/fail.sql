@@ -225,10 +225,12 @@ comment on function onceward.snooze(uuid, bigint, interval, text, boolean) is
 
 -- Hand jobs back unstarted or interrupted: no attempt is used up, and they are ready at once.
 -- With epochs, it is safe to repeat: by then, the same worker may run a job again, in a later epoch.
+-- p_unstarted: nobody has begun them, and what they took of their limits goes back.
 create or replace function onceward.release(
   p_worker_id uuid,
   p_job_ids   uuid[] default null,
-  p_epochs    bigint[] default null
+  p_epochs    bigint[] default null,
+  p_unstarted boolean default false
 )
   returns integer
   language plpgsql security definer
@@ -242,6 +244,7 @@ declare
   v_lanes text[] := '{}';
   v_keys  jsonb := '[]';
   v_ids   uuid[];
+  v_uses  jsonb := '[]';
 begin
   if p_job_ids is null then
     -- A worker that leaves does not wait: what somebody has locked is rescued later.
@@ -272,8 +275,14 @@ begin
       perform onceward.end_attempt(v_job, 'ready', null, null);
       v_lanes := v_lanes || v_job.lane;
     end if;
+    if p_unstarted then
+      v_uses := v_uses || coalesce(v_job.uses, '[]');
+    end if;
     v_count := v_count + 1;
   end loop;
+  if v_uses <> '[]' then
+    perform onceward.give_back(v_uses);
+  end if;
   if v_keys <> '[]' then
     perform onceward.admit(v_keys);
   end if;
@@ -281,5 +290,5 @@ begin
   return v_count;
 end;
 $$;
-comment on function onceward.release(uuid, uuid[], bigint[]) is
-  'Hands running jobs of a worker back (all, or these in these epochs) without using up an attempt.  Returns how many.';
+comment on function onceward.release(uuid, uuid[], bigint[], boolean) is
+  'Hands running jobs of a worker back (all, or these in these epochs) without using up an attempt.  With p_unstarted, what they took of their limits goes back as well.  Returns how many.';

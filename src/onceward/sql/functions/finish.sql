@@ -58,16 +58,16 @@ begin
     returning j.id, j.tenant, j.lane, j.task, j.priority, j.epoch, j.attempt, j.max_attempts, j.snoozes,
               j.created_at, j.run_at, j.started_at, j.worker_id, j.payload, f.result, j.expires_at, j.timeout,
               j.retry, j.headers, j.key, j.key_is_live, j.concurrency_key, j.concurrency_limit, j.progress, j.last_error,
-              j.workflow_id, j.parent_id, j.node, j.after, j.after_policy
+              j.workflow_id, j.parent_id, j.node, j.after, j.after_policy, j.uses
   ), archived as (
     insert into onceward.archive_private
       (id, tenant, lane, task, state, priority, epoch, attempt, max_attempts, snoozes, created_at, run_at,
        started_at, finished_at, worker_id, payload, result, expires_at, timeout, retry, headers, key,
-       concurrency_key, concurrency_limit, progress, last_error, workflow_id, parent_id, node, after, after_policy)
+       concurrency_key, concurrency_limit, progress, last_error, workflow_id, parent_id, node, after, after_policy, uses)
     select g.id, g.tenant, g.lane, g.task, 'done', g.priority, g.epoch, g.attempt, g.max_attempts, g.snoozes,
            g.created_at, g.run_at, g.started_at, v_now, g.worker_id, g.payload, g.result, g.expires_at, g.timeout,
            g.retry, g.headers, g.key, g.concurrency_key, g.concurrency_limit, g.progress, g.last_error,
-           g.workflow_id, g.parent_id, g.node, g.after, g.after_policy
+           g.workflow_id, g.parent_id, g.node, g.after, g.after_policy, g.uses
       from gone as g
   )
   select array_agg(g.id),
@@ -170,13 +170,13 @@ begin
     (id, tenant, lane, task, state, priority, epoch, attempt, max_attempts, snoozes, created_at, run_at,
      started_at, finished_at, worker_id, payload, expires_at, timeout, retry, headers, key,
      concurrency_key, concurrency_limit, progress, finish_note, last_error, workflow_id, parent_id, node, after,
-     after_policy)
+     after_policy, uses)
   values
     (v_job.id, v_job.tenant, v_job.lane, v_job.task, p_state, v_job.priority, v_job.epoch, v_job.attempt,
      v_job.max_attempts, v_job.snoozes, v_job.created_at, v_job.run_at, v_job.started_at, onceward.now(),
      v_job.worker_id, v_job.payload, v_job.expires_at, v_job.timeout, v_job.retry, v_job.headers, v_job.key,
      v_job.concurrency_key, v_job.concurrency_limit, v_job.progress, left(p_note, 2000), v_job.last_error,
-     v_job.workflow_id, v_job.parent_id, v_job.node, v_job.after, v_job.after_policy);
+     v_job.workflow_id, v_job.parent_id, v_job.node, v_job.after, v_job.after_policy, v_job.uses);
   if v_job.key_is_live then
     perform onceward.free_keys(array[p_job_id]);
   end if;

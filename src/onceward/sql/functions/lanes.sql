@@ -1,8 +1,10 @@
--- Lanes: named lines that jobs wait in, with a pause switch and caps on payload and result.
+-- Lanes: where jobs wait, with a pause switch, caps on payload and result, and rules about whose turn it is.
 create or replace function onceward.add_lane(
   p_name              text,
   p_max_payload_bytes integer default null,
-  p_max_result_bytes  integer default null
+  p_max_result_bytes  integer default null,
+  p_fair              boolean default null,
+  p_max_wait          interval default null
 )
   returns boolean
   language plpgsql security definer
@@ -18,17 +20,23 @@ begin
   if p_max_result_bytes not between 1024 and 268435456 then
     perform onceward.bad_argument('max_result_bytes', p_max_result_bytes::text, 'must be between 1024 and 268435456');
   end if;
-  insert into onceward.lane_private as l (name, max_payload_bytes, max_result_bytes, created_at)
-  values (p_name, coalesce(p_max_payload_bytes, 262144), coalesce(p_max_result_bytes, 262144), onceward.now())
+  if p_max_wait < interval '0' or p_max_wait > interval '1 year' then
+    perform onceward.bad_argument('max_wait', p_max_wait::text, 'must be between 0 (never) and 1 year');
+  end if;
+  insert into onceward.lane_private as l (name, max_payload_bytes, max_result_bytes, fair, max_wait, created_at)
+  values (p_name, coalesce(p_max_payload_bytes, 262144), coalesce(p_max_result_bytes, 262144), coalesce(p_fair, true),
+          nullif(coalesce(p_max_wait, interval '5 minutes'), interval '0'), onceward.now())
       on conflict (name) do update
      set max_payload_bytes = coalesce(p_max_payload_bytes, l.max_payload_bytes),
-         max_result_bytes  = coalesce(p_max_result_bytes, l.max_result_bytes)
-   where p_max_payload_bytes is not null or p_max_result_bytes is not null;
+         max_result_bytes  = coalesce(p_max_result_bytes, l.max_result_bytes),
+         fair              = coalesce(p_fair, l.fair),
+         max_wait          = nullif(coalesce(p_max_wait, l.max_wait), interval '0')
+   where num_nonnulls(p_max_payload_bytes, p_max_result_bytes, p_fair, p_max_wait) > 0;
   return found;
 end;
 $$;
-comment on function onceward.add_lane(text, integer, integer) is
-  'Creates a lane, or changes the caps of an existing one.  Returns whether anything changed.';
+comment on function onceward.add_lane(text, integer, integer, boolean, interval) is
+  'Creates a lane, or changes an existing one: caps, whether tenants take turns (p_fair), and how long a job may be passed over for higher priorities (p_max_wait; 0 for ever).  Returns whether anything changed.';
 
 -- What an application declares in code.  Reads first: in the normal case nothing is written or locked.
 create or replace function onceward.declare_lanes(p_names text[])

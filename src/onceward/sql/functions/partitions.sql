@@ -145,8 +145,19 @@ begin
    using old
    where r.tenant = old.tenant and r.key = old.key;
   get diagnostics v_part = row_count;
+  v_count := v_count + v_part;
+
+  with old as materialized (
+    select h.limit_name, h.key, h.holder from onceward.hold_private as h
+     where h.expires_at < onceward.now()
+     order by h.expires_at limit p_limit for update skip locked
+  )
+  delete from onceward.hold_private as h
+   using old
+   where h.limit_name = old.limit_name and h.key = old.key and h.holder = old.holder;
+  get diagnostics v_part = row_count;
   return v_count + v_part;
 end;
 $$;
 comment on function onceward.tidy(integer) is
-  'Removes keys and events past their time, concurrency keys and dependencies without jobs, workers that ended a week ago, and ticks and runs that are 30 days old.  Returns how many rows.';
+  'Removes keys and events past their time, concurrency keys and dependencies without jobs, workers that ended a week ago, holds of limits past their lease, and ticks and runs that are 30 days old.  Returns how many rows.';

@@ -71,6 +71,10 @@ begin
   if v_lanes is not null then
     perform onceward.wake(v_lanes);
   end if;
+  if exists (select from onceward.bound_private)
+     or exists (select from onceward.limit_private as l where l.over = 'defer') then
+    perform onceward.measure_pressure();
+  end if;
   -- Not the day that does not come: see wait_event.
   next_run_at := (select min(j.run_at) from onceward.job_private as j
                    where j.state = 'scheduled' and j.run_at < timestamptz '9999-01-01 00:00:00+00');

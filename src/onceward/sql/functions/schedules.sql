@@ -17,7 +17,8 @@ create or replace function onceward.add_schedule(
   p_grace        interval default '60 seconds',
   p_overlap      text default 'skip',
   p_jitter       interval default '0',
-  p_tenant       text default null
+  p_tenant       text default null,
+  p_uses         jsonb default null
 )
   returns table (outcome text, next_slot text, next_at timestamptz)
   language plpgsql security definer
@@ -43,11 +44,12 @@ begin
   v_row.grace := p_grace;
   v_row.overlap := p_overlap;
   v_row.jitter := p_jitter;
+  v_row.uses := p_uses;
   v_row.source := 'person';
   return query select * from onceward.put_schedule(v_row);
 end;
 $$;
-comment on function onceward.add_schedule(text, text, text, text, jsonb, text, integer, integer, jsonb, interval, interval, text, integer, interval, text, interval, text) is
+comment on function onceward.add_schedule(text, text, text, text, jsonb, text, integer, integer, jsonb, interval, interval, text, integer, interval, text, interval, text, jsonb) is
   'Creates a schedule, or changes the one of this name.  A schedule that code had declared is a person''s from then on, and code leaves it alone.  Outcome: created, changed or unchanged.';
 
 -- What an application declares at the start of each worker: [{"name": ..., "task": ..., "spec": ..., ...}, ...].
@@ -105,7 +107,8 @@ declare
 begin
   v_unknown := (select string_agg(k, ', ' order by k) from jsonb_object_keys(p_item) as k
                  where k not in ('name', 'tenant', 'task', 'spec', 'zone', 'payload', 'lane', 'priority', 'max_attempts', 'retry',
-                                 'timeout', 'expires_in', 'missed', 'catch_up', 'grace', 'overlap', 'jitter'));
+                                 'timeout', 'expires_in', 'missed', 'catch_up', 'grace', 'overlap', 'jitter',
+                                 'uses'));
   if v_unknown is not null then
     perform onceward.bad_argument('a schedule', v_unknown, 'must have known fields only');
   end if;
@@ -126,6 +129,7 @@ begin
   v_row.grace := coalesce((p_item ->> 'grace')::interval, '60 seconds');
   v_row.overlap := coalesce(p_item ->> 'overlap', 'skip');
   v_row.jitter := coalesce((p_item ->> 'jitter')::interval, '0');
+  v_row.uses := nullif(p_item -> 'uses', 'null');
   v_row.source := 'code';
   return v_row;
 exception
@@ -167,6 +171,9 @@ begin
   end if;
   if v_cap is null then
     perform onceward.no_such_lane(p_row.lane);
+  end if;
+  if p_row.uses is not null then
+    perform onceward.check_uses(p_row.uses, p_row.tenant);
   end if;
   perform onceward.check_payload(p_row.payload);
   if octet_length(p_row.payload::text) > v_cap then
@@ -213,7 +220,8 @@ begin
              v_old.catch_up, v_old.grace, v_old.overlap, v_old.jitter, v_old.source)
           = (v_new.task, v_new.payload, v_new.lane, v_new.priority, v_new.max_attempts, v_new.spec, v_new.plan, v_new.missed,
              v_new.catch_up, v_new.grace, v_new.overlap, v_new.jitter, v_new.source)
-        and (v_old.retry, v_old.timeout, v_old.expires_in) is not distinct from (v_new.retry, v_new.timeout, v_new.expires_in)
+        and (v_old.retry, v_old.timeout, v_old.expires_in, v_old.uses)
+            is not distinct from (v_new.retry, v_new.timeout, v_new.expires_in, v_new.uses)
         and v_old.app is not distinct from v_new.app and v_old.undeclared_at is null;
   if v_same then
     return query select 'unchanged', v_old.next_slot, v_old.next_at;
@@ -227,7 +235,7 @@ begin
      set task = v_new.task, payload = v_new.payload, lane = v_new.lane, priority = v_new.priority,
          max_attempts = v_new.max_attempts, retry = v_new.retry, timeout = v_new.timeout, expires_in = v_new.expires_in,
          spec = v_new.spec, zone = v_new.zone, plan = v_new.plan, missed = v_new.missed, catch_up = v_new.catch_up,
-         grace = v_new.grace, overlap = v_new.overlap, jitter = v_new.jitter, source = v_new.source, app = v_new.app,
+         grace = v_new.grace, overlap = v_new.overlap, jitter = v_new.jitter, uses = v_new.uses, source = v_new.source, app = v_new.app,
          undeclared_at = null, version = s.version + 1, changed_at = onceward.now(), changed_by = onceward.caller(),
          -- The moments of another plan start now; the same plan goes on where it was.
          next_slot = case when s.plan = v_new.plan then s.next_slot else v_new.next_slot end,

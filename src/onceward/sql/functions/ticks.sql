@@ -120,6 +120,7 @@ declare
   v_outcome text := 'fired';
   v_reason  text := case when p_by_hand then 'run by ' || onceward.caller() end;
   v_job     uuid;
+  v_refused text;
   v_row     onceward.tick_private;
 begin
   if exists (select from onceward.tick_private as t where t.schedule_id = p_schedule.id and t.slot = p_slot) then
@@ -137,7 +138,7 @@ begin
     begin
       -- For the schedule's tenant, whoever ticks; the callers set it back.
       perform set_config('onceward.tenant', '', true);
-      select e.job_id into v_job
+      select e.job_id, case when e.answer = 'rejected' then e.reason end into v_job, v_refused
         from onceward.enqueue(
           p_task => p_schedule.task, p_payload => p_schedule.payload, p_lane => p_schedule.lane,
           p_priority => p_schedule.priority, p_run_at => v_run_at,
@@ -145,7 +146,11 @@ begin
           p_timeout => p_schedule.timeout, p_key => format('schedule/%s/%s', p_schedule.id, p_slot),
           p_concurrency_key => case when p_schedule.overlap = 'queue' then 'schedule:' || p_schedule.name end,
           p_max_attempts => p_schedule.max_attempts, p_retry => p_schedule.retry, p_tenant => p_schedule.tenant,
-          p_headers => jsonb_build_object('schedule', p_schedule.name, 'slot', p_slot)) as e;
+          p_headers => jsonb_build_object('schedule', p_schedule.name, 'slot', p_slot), p_uses => p_schedule.uses) as e;
+      if v_job is null then
+        v_outcome := 'failed';
+        v_reason := v_refused;
+      end if;
     exception
       when others then
         -- What the engine refuses now it refuses again, and must not stop the other schedules.  Anything else may pass.

@@ -35,7 +35,8 @@ begin
         p_after => nullif(v_after, '{}'),
         p_after_policy => coalesce(v_node ->> 'after_policy', 'fail'),
         p_workflow_id => v_workflow,
-        p_node => v_name) as e;
+        p_node => v_name,
+        p_uses => v_node -> 'uses') as e;
     v_ids := v_ids || jsonb_build_object(v_name, job_id);
   end loop;
   return query
@@ -58,7 +59,7 @@ create or replace function onceward.check_nodes(p_nodes jsonb)
 as $$
 declare
   v_known text[] := array['name', 'task', 'payload', 'after', 'after_policy', 'lane', 'priority', 'run_at', 'timeout',
-                          'max_attempts', 'retry', 'concurrency_key', 'concurrency_limit'];
+                          'max_attempts', 'retry', 'concurrency_key', 'concurrency_limit', 'uses'];
   v_bad   text;
   v_other text;
 begin

@@ -1,0 +1,199 @@
+-- Lines: inside a lane, jobs that are interchangeable as to fairness and limits stand in one line.
+--   ''                                  the main line: no limits, and no tenant of its own
+--   acme                                jobs of a tenant, in a fair lane
+--   acme<US>openai<US>vision<RS>key     jobs of a tenant that use limits; without the tenant in a lane that is not fair
+-- A claim goes round the lines.  A line whose limits have no room is passed over as a whole.
+
+create or replace function onceward.line_of(p_fair boolean, p_tenant text, p_uses jsonb)
+  returns text
+  language plpgsql immutable
+  set search_path = pg_catalog, pg_temp
+as $$
+declare
+  v_what text;
+begin
+  if p_uses is null then
+    return case when p_fair and p_tenant <> 'default' then p_tenant else '' end;
+  end if;
+  select string_agg(chr(31) || concat_ws(chr(30), u ->> 'limit', nullif(u ->> 'key', '')), '' order by i)
+    into v_what
+    from jsonb_array_elements(p_uses) with ordinality as e (u, i);
+  -- It is part of an index, whose entries are bounded.
+  if length(v_what) > 300 then
+    v_what := chr(31) || md5(v_what);
+  end if;
+  return case when p_fair then p_tenant else '' end || v_what;
+end;
+$$;
+
+-- A lane without lines must not pay for them: this is asked about once a second, and by idle workers.
+create or replace function onceward.has_lines(p_lane text)
+  returns boolean
+  language plpgsql stable
+  set search_path = pg_catalog, pg_temp
+  set enable_seqscan = off
+  set enable_bitmapscan = off
+  set enable_sort = off
+  set plan_cache_mode = force_generic_plan
+  set jit = off
+as $$
+begin
+  return (select true from onceward.job_private as j
+           where j.lane = p_lane and j.state = 'ready' and j.line > ''
+           order by j.line limit 1) is not null;
+end;
+$$;
+
+-- The lines of a lane that have ready jobs, the one after p_after first, once round, at most p_most.  Each is found by one
+-- look into the index, however many jobs stand in it.
+create or replace function onceward.lines_of(p_lane text, p_after text, p_most integer)
+  returns text[]
+  language plpgsql stable
+  set search_path = pg_catalog, pg_temp
+  set enable_seqscan = off
+  set enable_bitmapscan = off
+  set enable_sort = off
+  set plan_cache_mode = force_generic_plan
+  set jit = off
+as $$
+declare
+  v_last  text := coalesce(p_after, '');
+  v_line  text := v_last;
+  v_lines text[] := case when p_after is null then array[''] else '{}' end;
+begin
+  for v_round in 1 .. 2 loop
+    while cardinality(v_lines) < p_most loop
+      select j.line into v_line from onceward.job_private as j
+       where j.lane = p_lane and j.state = 'ready' and j.line > v_line
+       order by j.line
+       limit 1;
+      exit when not found or (v_round = 2 and v_line > v_last);
+      v_lines := array_append(v_lines, v_line);
+    end loop;
+    exit when p_after is null;
+    if v_round = 1 and cardinality(v_lines) < p_most then
+      v_lines := array_append(v_lines, '');
+    end if;
+    v_line := '';
+  end loop;
+  return v_lines;
+end;
+$$;
+
+-- How many jobs each of these lines may give when p_max are wanted: tenants by their shares, the lines of a tenant alike.
+create or replace function onceward.quotas(p_lane text, p_lines text[], p_max integer)
+  returns integer[]
+  language sql stable
+  set search_path = pg_catalog, pg_temp
+as $$
+  with waiting as materialized (
+    select l.line, l.i, coalesce(nullif(split_part(l.line, chr(31), 1), ''), 'default') as tenant
+      from unnest(p_lines) with ordinality as l (line, i)
+  ), tenants as materialized (
+    select w.tenant, count(*) as lines,
+           coalesce((select s.share from onceward.share_private as s where s.lane = p_lane and s.tenant = w.tenant), 1) as share
+      from waiting as w
+     group by w.tenant
+  )
+  select array_agg(ceil(p_max * t.share::double precision / (select sum(share) from tenants) / t.lines)::integer order by w.i)
+    from waiting as w
+    join tenants as t on t.tenant = w.tenant
+$$;
+
+-- Claim from the lines of a lane, in turn.  What one line does not use the others get.
+-- p_lines: {"after": line, "floors": {"line": {"priority": ready_seq}}}.  p_start: how many can begin at once; of lines with
+-- limits, no more are taken.  The last row is no job: its state is `line`, its line that of the last turn, and its payload
+-- says when to look again (next_in, seconds) and how soon a job with limits has to begin (start_in).
+create or replace function onceward.claim_shares(
+  p_worker_id uuid,
+  p_lane      text,
+  p_max       integer,
+  p_start     integer,
+  p_floors    jsonb,
+  p_lines     jsonb,
+  p_overdue   timestamptz
+)
+  returns setof onceward.job_private
+  language plpgsql
+  set search_path = pg_catalog, pg_temp
+as $$
+declare
+  v_lines  text[] := onceward.lines_of(p_lane, p_lines ->> 'after', 64);
+  v_last   text := p_lines ->> 'after';
+  v_left   integer := p_max;
+  v_start  integer := p_start;
+  v_more   text[];
+  v_quotas integer[];
+  v_floors jsonb;
+  v_quota  integer;
+  v_got    integer;
+  v_room   record;
+  v_wait   interval;
+  v_within interval;
+begin
+  for v_round in 1 .. 3 loop
+    -- The last round takes what there is.
+    v_quotas := case when v_round < 3 then onceward.quotas(p_lane, v_lines, v_left) end;
+    v_more := '{}';
+    for i in 1 .. cardinality(v_lines) loop
+      exit when v_left <= 0;
+      v_quota := least(v_left, coalesce(v_quotas[i], v_left));
+      if v_round = 1 then
+        v_last := v_lines[i];
+      end if;
+      if v_lines[i] like '%' || chr(31) || '%' then
+        v_quota := least(v_quota, v_start);
+        continue when v_quota <= 0;
+        return query select * from onceward.claim_limited(p_worker_id, p_lane, v_lines[i], v_quota);
+        get diagnostics v_got = row_count;
+        v_start := v_start - v_got;
+        select r.wait, r.allowance, r.reason into v_room from onceward.room_in_line(p_lane, v_lines[i]) as r;
+        v_within := least(v_within, v_room.allowance);
+        if v_got < v_quota then
+          -- There is room, and somebody else has the bucket: soon.
+          v_wait := least(v_wait, v_room.wait,
+                          case when v_room.reason is null and v_room.allowance is not null then interval '0.02 seconds' end);
+        end if;
+      else
+        v_floors := case when p_floors is null then null
+                         when v_lines[i] = '' then p_floors
+                         else p_lines -> 'floors' -> v_lines[i] end;
+        return query select * from onceward.claim_lane(p_worker_id, p_lane, v_lines[i], v_quota, v_floors, p_overdue);
+        get diagnostics v_got = row_count;
+      end if;
+      v_left := v_left - v_got;
+      if v_got >= v_quota then
+        v_more := array_append(v_more, v_lines[i]);
+      end if;
+    end loop;
+    exit when v_left <= 0 or v_more = '{}';
+    v_lines := v_more;
+  end loop;
+  return query
+    select * from jsonb_populate_record(null::onceward.job_private, jsonb_build_object(
+      'state', 'line', 'lane', p_lane, 'line', coalesce(v_last, ''),
+      'payload', jsonb_strip_nulls(jsonb_build_object('next_in', extract(epoch from v_wait), 'start_in', extract(epoch from v_within)))));
+end;
+$$;
+
+create or replace function onceward.set_share(p_lane text, p_tenant text, p_share integer)
+  returns void
+  language plpgsql security definer
+  set search_path = pg_catalog, pg_temp
+as $$
+begin
+  if not exists (select from onceward.lane_private as l where l.name = p_lane) then
+    perform onceward.no_such_lane(p_lane);
+  end if;
+  if p_tenant is null or p_tenant !~ '^[^*[:cntrl:]]{1,200}$' then
+    perform onceward.bad_argument('tenant', p_tenant, 'must be 1 to 200 characters, without * and control characters');
+  end if;
+  if p_share is null or p_share not between 1 and 1000 then
+    perform onceward.bad_argument('share', p_share::text, 'must be between 1 and 1000');
+  end if;
+  insert into onceward.share_private as s (lane, tenant, share) values (p_lane, p_tenant, p_share)
+      on conflict (lane, tenant) do update set share = excluded.share where s.share <> excluded.share;
+end;
+$$;
+comment on function onceward.set_share(text, text, integer) is
+  'Says how many turns a tenant gets in a lane where others get one (1 to 1000).';

@@ -1,0 +1,4 @@
+-- Shares of tenants.
+create or replace view onceward.shares with (security_invoker = true) as
+select s.lane, s.tenant, s.share from onceward.share_private as s;
+comment on view onceward.shares is 'How many turns a tenant gets in a lane; without a row, one.';
