@@ -99,17 +99,32 @@ declare
   v_count integer;
   v_lane  text;
   v_limit integer;
+  v_audit boolean;
 begin
-  for v_lane, v_limit in
-    select l.name, p_limits[l.i]
+  for v_lane, v_limit, v_audit in
+    select l.name, p_limits[l.i], p.audit = 'all'
       from unnest(p_lanes) with ordinality as l (name, i)
       join onceward.lane_private as p on p.name = l.name and p.paused_at is null
      order by l.i
   loop
     exit when v_left <= 0;
     continue when v_limit <= 0;
-    return query
-      select * from onceward.claim_lane(p_worker_id, v_lane, least(v_left, v_limit), p_floors -> v_lane);
+    if v_audit then
+      return query
+        with claimed as materialized (
+          select * from onceward.claim_lane(p_worker_id, v_lane, least(v_left, v_limit), p_floors -> v_lane)
+        ), noted as (
+          insert into onceward.audit_private (at, kind, source, actor, role, tenant, jobs, before, after, meta)
+          select onceward.now(), 'job.claimed', 'engine', onceward.actor(), onceward.caller(), c.tenant, array_agg(c.id),
+                 '{"state": "ready"}', '{"state": "running"}', jsonb_build_object('lane', v_lane, 'worker', p_worker_id)
+            from claimed as c
+           group by c.tenant
+        )
+        select * from claimed;
+    else
+      return query
+        select * from onceward.claim_lane(p_worker_id, v_lane, least(v_left, v_limit), p_floors -> v_lane);
+    end if;
     get diagnostics v_count = row_count;
     v_left := v_left - v_count;
   end loop;

@@ -8,6 +8,9 @@ create or replace function onceward.add_lane(
   language plpgsql security definer
   set search_path = pg_catalog, pg_temp
 as $$
+declare
+  v_was  onceward.lane_private;
+  v_lane onceward.lane_private;
 begin
   if p_name is null or p_name !~ '^[A-Za-z0-9_.:-]{1,100}$' then
     perform onceward.bad_argument('lane', p_name, 'must be 1 to 100 letters, digits or . _ : -');
@@ -18,17 +21,37 @@ begin
   if p_max_result_bytes not between 1024 and 268435456 then
     perform onceward.bad_argument('max_result_bytes', p_max_result_bytes::text, 'must be between 1024 and 268435456');
   end if;
+  select * into v_was from onceward.lane_private as l where l.name = p_name for update;
   insert into onceward.lane_private as l (name, max_payload_bytes, max_result_bytes, created_at)
   values (p_name, coalesce(p_max_payload_bytes, 262144), coalesce(p_max_result_bytes, 262144), onceward.now())
       on conflict (name) do update
      set max_payload_bytes = coalesce(p_max_payload_bytes, l.max_payload_bytes),
          max_result_bytes  = coalesce(p_max_result_bytes, l.max_result_bytes)
-   where p_max_payload_bytes is not null or p_max_result_bytes is not null;
-  return found;
+   where p_max_payload_bytes is not null or p_max_result_bytes is not null
+  returning l.* into v_lane;
+  if v_lane.name is null then
+    return false;
+  end if;
+  if v_was.name is null then
+    perform onceward.audit('lane.created', p_entity_type => 'lane', p_entity_id => p_name, p_after => onceward.lane_settings(v_lane));
+  elsif v_was <> v_lane then
+    perform onceward.audit('lane.changed', p_entity_type => 'lane', p_entity_id => p_name, p_before => c.before, p_after => c.after)
+       from onceward.changed_settings(onceward.lane_settings(v_was), onceward.lane_settings(v_lane)) as c;
+  end if;
+  return true;
 end;
 $$;
 comment on function onceward.add_lane(text, integer, integer) is
   'Creates a lane, or changes the caps of an existing one.  Returns whether anything changed.';
+
+create or replace function onceward.lane_settings(p_lane onceward.lane_private)
+  returns jsonb
+  language sql immutable
+  set search_path = pg_catalog, pg_temp
+as $$
+  select jsonb_build_object('max_payload_bytes', p_lane.max_payload_bytes, 'max_result_bytes', p_lane.max_result_bytes,
+                            'audit', p_lane.audit)
+$$;
 
 -- What an application declares in code.  Reads first: in the normal case nothing is written or locked.
 create or replace function onceward.declare_lanes(p_names text[])
@@ -81,6 +104,8 @@ begin
      set paused_at = onceward.now(), paused_by = onceward.caller(), pause_reason = left(p_reason, 1000)
    where name = p_name and paused_at is null;
   if found then
+    perform onceward.audit('lane.paused', p_entity_type => 'lane', p_entity_id => p_name,
+      p_before => '{"paused": false}', p_after => '{"paused": true}', p_message => p_reason);
     return true;
   end if;
   if not exists (select from onceward.lane_private where name = p_name) then
@@ -102,6 +127,8 @@ begin
      set paused_at = null, paused_by = null, pause_reason = null
    where name = p_name and paused_at is not null;
   if found then
+    perform onceward.audit('lane.resumed', p_entity_type => 'lane', p_entity_id => p_name,
+      p_before => '{"paused": true}', p_after => '{"paused": false}');
     perform onceward.wake(array[p_name]);
     return true;
   end if;

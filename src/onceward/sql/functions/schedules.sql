@@ -86,9 +86,14 @@ begin
     return next;
   end loop;
   -- Those that are gone from the code go on: to stop work is for a person to decide.
-  update onceward.schedule_private as s
-     set undeclared_at = onceward.now()
-   where s.app = p_app and s.source = 'code' and s.undeclared_at is null and s.tenant || '/' || s.name <> all (v_keep);
+  for v_row in
+    update onceward.schedule_private as s
+       set undeclared_at = onceward.now()
+     where s.app = p_app and s.source = 'code' and s.undeclared_at is null and s.tenant || '/' || s.name <> all (v_keep)
+    returning s.*
+  loop
+    perform onceward.audit_schedule(v_row, 'schedule.undeclared', '{"declared": true}', '{"declared": false}');
+  end loop;
 end;
 $$;
 comment on function onceward.declare_schedules(text, jsonb) is
@@ -199,6 +204,7 @@ begin
     v_new.changed_by := onceward.caller();
     insert into onceward.schedule_private select v_new.* on conflict do nothing;
     if found then
+      perform onceward.audit_schedule(v_new, 'schedule.created', null, onceward.schedule_settings(v_new));
       return query select 'created', v_new.next_slot, v_new.next_at;
       return;
     end if;
@@ -237,7 +243,49 @@ begin
   if not found then
     -- It was dropped meanwhile.
     return query select * from onceward.put_schedule(p_row);
+    return;
   end if;
+  perform onceward.audit_schedule(v_new, 'schedule.changed', c.before, c.after)
+     from onceward.changed_settings(onceward.schedule_settings(v_old), onceward.schedule_settings(v_new)) as c;
+end;
+$$;
+
+-- What the audit log tells of a schedule.  Of its payload only the hash: whether it was changed, not what it is.
+create or replace function onceward.schedule_settings(p_row onceward.schedule_private)
+  returns jsonb
+  language sql immutable
+  set search_path = pg_catalog, pg_temp
+as $$
+  select jsonb_strip_nulls(jsonb_build_object(
+    'task', p_row.task, 'spec', p_row.spec, 'zone', p_row.zone, 'lane', p_row.lane, 'priority', p_row.priority,
+    'max_attempts', p_row.max_attempts, 'retry', p_row.retry, 'timeout', p_row.timeout, 'expires_in', p_row.expires_in,
+    'missed', p_row.missed, 'catch_up', p_row.catch_up, 'grace', p_row.grace, 'overlap', p_row.overlap, 'jitter', p_row.jitter,
+    'source', p_row.source, 'app', p_row.app,
+    'payload_sha256', encode(sha256(convert_to(p_row.payload::text, 'UTF8')), 'hex')))
+$$;
+
+-- Only what differs.
+create or replace function onceward.changed_settings(p_old jsonb, p_new jsonb, out before jsonb, out after jsonb)
+  language sql immutable
+  set search_path = pg_catalog, pg_temp
+as $$
+  select coalesce(jsonb_object_agg(k.key, p_old -> k.key) filter (where p_old ? k.key), '{}'),
+         coalesce(jsonb_object_agg(k.key, p_new -> k.key) filter (where p_new ? k.key), '{}')
+    from jsonb_object_keys(p_old || p_new) as k (key)
+   where p_old -> k.key is distinct from p_new -> k.key
+$$;
+
+create or replace function onceward.audit_schedule(
+  p_row onceward.schedule_private, p_kind text, p_before jsonb default null, p_after jsonb default null, p_message text default null,
+  p_job_id uuid default null
+)
+  returns void
+  language plpgsql
+  set search_path = pg_catalog, pg_temp
+as $$
+begin
+  perform onceward.audit(p_kind, p_tenant => p_row.tenant, p_job_id => p_job_id, p_entity_type => 'schedule', p_entity_id => p_row.name,
+    p_before => p_before, p_after => p_after, p_message => p_message);
 end;
 $$;
 
@@ -276,7 +324,11 @@ begin
   update onceward.schedule_private as s
      set paused_at = onceward.now(), paused_by = onceward.caller(), pause_reason = left(p_reason, 1000), version = s.version + 1
    where s.id = v_row.id and s.paused_at is null;
-  return found;
+  if not found then
+    return false;
+  end if;
+  perform onceward.audit_schedule(v_row, 'schedule.paused', '{"paused": false}', '{"paused": true}', p_reason);
+  return true;
 end;
 $$;
 comment on function onceward.pause_schedule(text, text, text) is
@@ -307,6 +359,7 @@ begin
          next_at = case when s.next_at > onceward.now() then s.next_at else t.fire_at end
     from onceward.plan_ticks(v_row.plan, onceward.now(), null, 1) as t
    where s.id = v_row.id;
+  perform onceward.audit_schedule(v_row, 'schedule.resumed', '{"paused": true}', '{"paused": false}');
   return true;
 end;
 $$;
@@ -330,6 +383,7 @@ begin
     perform onceward.bad_argument('schedule', p_name, 'must enqueue what its lane takes', v_tick.reason);
   end if;
   perform onceward.note_tick(v_tick);
+  perform onceward.audit_schedule(v_row, 'schedule.run_now', p_job_id => v_tick.job_id);
   return v_tick.job_id;
 end;
 $$;
@@ -345,6 +399,7 @@ declare
   v_row onceward.schedule_private := onceward.schedule_for_update(p_name, p_tenant);
 begin
   delete from onceward.schedule_private as s where s.id = v_row.id;
+  perform onceward.audit_schedule(v_row, 'schedule.dropped', onceward.schedule_settings(v_row));
 end;
 $$;
 comment on function onceward.drop_schedule(text, text) is
