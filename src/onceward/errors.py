@@ -16,6 +16,9 @@ OncewardError
 ├── WrongTenant          OW011
 ├── InvalidWorkflow      OW012  jobs would wait for each other in a circle
 ├── UnknownSchedule      OW020
+├── AuditIsAppendOnly    OW035
+├── AuditNotExported     OW036  days that are not sealed and exported stay
+├── UnknownEntry         OW037
 ├── RunHeld                     the run of this key is somebody's, or done
 ├── CannotConnect               the database cannot be reached; nothing has happened
 ├── ConnectionLost              the connection broke; the call may have happened
@@ -161,6 +164,24 @@ class UnknownSchedule(OncewardError):
     sqlstate = "OW020"
 
 
+class AuditIsAppendOnly(OncewardError):
+    """The audit log is append-only."""
+
+    sqlstate = "OW035"
+
+
+class AuditNotExported(OncewardError):
+    """The audit log is not sealed, or no checkpoint that covers it was exported."""
+
+    sqlstate = "OW036"
+
+
+class UnknownEntry(OncewardError):
+    """The audit entry does not exist."""
+
+    sqlstate = "OW037"
+
+
 class RunHeld(OncewardError):
     """Somebody runs this key, or it has completed."""
 
@@ -209,7 +230,7 @@ BY_SQLSTATE: dict[str, type[OncewardError]] = {
     cls.sqlstate: cls
     for cls in (LeaseLost, UnknownLane, PayloadTooLarge, ResultTooLarge, KeyConflict, UnknownJob, WrongState,
                 InvalidArgument, WorkerExpired, CheckFailed, WrongTenant, InvalidWorkflow,
-                UnknownSchedule)
+                UnknownSchedule, AuditIsAppendOnly, AuditNotExported, UnknownEntry)
     if cls.sqlstate is not None
 }  # fmt: skip
 

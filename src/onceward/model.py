@@ -285,6 +285,8 @@ class LaneInfo:
     max_payload_bytes: int
     max_result_bytes: int
     created_at: datetime
+    # What of the lane goes into the audit log: "ends" of jobs, or "all" transitions.
+    audit: str = "ends"
 
 
 @dataclass(frozen=True, slots=True)

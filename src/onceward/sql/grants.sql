@@ -57,7 +57,7 @@ grant execute on function onceward.actor to onceward_producer, onceward_worker, 
 grant execute on function onceward.record_event to onceward_producer, onceward_worker, onceward_operator;
 grant execute on function onceward.audit_of to onceward_worker, onceward_operator, onceward_auditor;
 grant execute on function onceward.seal to onceward_worker, onceward_operator, onceward_auditor;
-grant execute on function onceward.audit_page, onceward.audit_status, onceward.seal_of, onceward.record_checkpoint
+grant execute on function onceward.audit_page, onceward.seal_page, onceward.audit_status, onceward.seal_of, onceward.record_checkpoint
    to onceward_operator, onceward_auditor;
 grant execute on function onceward.audit_lane, onceward.drop_audit to onceward_operator;
 

@@ -125,6 +125,7 @@ declare
   v_last onceward.seal_private;
   v_new  onceward.seal_private;
   v_xmin xid8;
+  v_old  bigint;
   v_part record;
 begin
   perform onceward.check_limit(p_limit);
@@ -144,11 +145,15 @@ begin
   end if;
   v_xmin := pg_snapshot_xmin(pg_current_snapshot());
   if onceward.is_restored(v_last) then
-    -- What came with the restore is complete; then transactions are numbered from the beginning.
+    -- What came with the restore is complete, and ends with the last entry of a transaction that this cluster has not
+    -- reached.  After it, transactions are numbered anew.
+    v_old := (select max(e.seq) from onceward.audit_private as e
+               where e.xact >= pg_snapshot_xmax(pg_current_snapshot()) and e.seq > v_last.above_seq);
     if exists (select from onceward.audit_private as e
-                where (e.xact, e.seq) > (v_last.upto_xact, v_last.upto_seq) and e.seq > v_last.above_seq) then
+                where (e.xact, e.seq) > (v_last.upto_xact, v_last.upto_seq) and e.seq > v_last.above_seq and e.seq <= v_old) then
       v_xmin := '18446744073709551615';
     else
+      v_old := null;
       v_last.above_seq := v_last.top_seq;
       v_last.upto_xact := '0';
       v_last.upto_seq := 0;
@@ -161,6 +166,7 @@ begin
       select e.xact, e.seq, e.at::date as day, onceward.merkle_leaf(onceward.framed(onceward.entry_fields(e))) as leaf
         from onceward.audit_private as e
        where (e.xact, e.seq) > (v_last.upto_xact, v_last.upto_seq) and e.xact < v_xmin and e.seq > v_last.above_seq
+         and (v_old is null or e.seq <= v_old)
        order by e.xact, e.seq
        limit p_limit
     )
@@ -198,12 +204,17 @@ $$;
 comment on function onceward.seal(integer, interval) is
   'Seals entries of the audit log that are complete, at most p_limit, unless the last seal is younger than p_every.  Called by workers; harmless to repeat.  Returns how many seals and entries, and whether there is more to do at once.';
 
--- Whether the last seal was made by a transaction that this cluster has not reached: the database came from another one.
+-- Whether transactions were sealed, or wait for the first seal, that this cluster has not reached: the database came from
+-- another one.
 create or replace function onceward.is_restored(p_last onceward.seal_private)
   returns boolean
   language sql stable
   set search_path = pg_catalog, pg_temp
-as $$ select p_last.upto_xact >= pg_snapshot_xmax(pg_current_snapshot()) $$;
+as $$
+  select p_last.upto_xact >= pg_snapshot_xmax(pg_current_snapshot())
+      or (p_last.number = 0
+          and exists (select from onceward.audit_private as e where e.xact >= pg_snapshot_xmax(pg_current_snapshot())))
+$$;
 
 -- Whoever reads the whole log must see all of it: with a part of it, every seal would seem broken.
 create or replace function onceward.check_sees_log()
@@ -256,6 +267,24 @@ end;
 $$;
 comment on function onceward.audit_page(bigint, bigint, xid8, bigint, xid8, bigint, integer) is
   'Entries of the audit log in the order in which they are sealed, each as the texts that are hashed, for whoever verifies.  Needs the tenant *.';
+
+create or replace function onceward.seal_page(p_after bigint, p_limit integer default 1000)
+  returns table (number bigint, fields text[], head bytea, peaks bytea[])
+  language plpgsql stable security definer
+  set search_path = pg_catalog, pg_temp
+as $$
+begin
+  perform onceward.check_limit(p_limit);
+  return query
+    select s.number, onceward.seal_fields(s), s.head, s.peaks
+      from onceward.seal_private as s
+     where s.number > coalesce(p_after, 0)
+     order by s.number
+     limit p_limit;
+end;
+$$;
+comment on function onceward.seal_page(bigint, integer) is
+  'Seals after a number, each as the texts that are hashed, with its head and the tree over all heads so far.';
 
 create or replace function onceward.audit_status()
   returns table (
@@ -369,7 +398,6 @@ as $$
 declare
   v_last onceward.seal_private;
   v_day  record;
-  v_rows bigint;
 begin
   if p_before is null or p_before > onceward.now()::date then
     perform onceward.bad_argument('before', p_before::text, 'must not be later than today (UTC)');
@@ -396,7 +424,7 @@ begin
   end if;
 
   days := 0;
-  entries := 0;
+  entries := (select count(*) from onceward.audit_private as e where e.at < p_before);
   for v_day in
     select c.relname as name, to_date(right(c.relname, 8), 'YYYYMMDD') as day
       from pg_class as c
@@ -405,11 +433,9 @@ begin
        and to_date(right(c.relname, 8), 'YYYYMMDD') < p_before
      order by 2
   loop
-    execute format('select count(*) from onceward.%I', v_day.name) into v_rows;
     execute format('drop table onceward.%I', v_day.name);
     execute format('drop table if exists onceward.%I', 'seal_leaf_' || right(v_day.name, 8));
     days := days + 1;
-    entries := entries + v_rows;
   end loop;
   if days > 0 then
     perform onceward.audit('audit.dropped', p_entity_type => 'audit', p_meta => jsonb_build_object(
