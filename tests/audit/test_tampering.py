@@ -35,7 +35,6 @@ EDITS = (
     "xact = (xact::text::bigint + 1)::text::xid8",
     "xact = '1'",
 )
-FORGED = "select e.kind, e.source, e.actor, e.role, e.tenant from onceward.audit_private as e where e.seq = %s"
 
 
 class Tamper:
@@ -44,7 +43,8 @@ class Tamper:
     def __init__(self, db, random_: random.Random) -> None:
         self.db = db
         self.random = random_
-        self.left = set(range(1, db.value("select max(seq) from onceward.audit_private") + 1))
+        # Without the last: what is put after it is not below any seal.
+        self.left = set(range(1, db.value("select max(seq) from onceward.audit_private")))
 
     def entry(self) -> int:
         chosen = self.random.choice(sorted(self.left))
@@ -53,10 +53,11 @@ class Tamper:
 
     def edit(self) -> list[tuple[str, int]]:
         seq = self.entry()
-        self.db.run(
-            f"update onceward.audit_private set {self.random.choice(EDITS)} where seq = %s", seq
-        )
-        return [("entry", seq)]
+        row = "select e::text from onceward.audit_private as e where seq = %s"
+        before = self.db.value(row, seq)
+        self.db.run(f"update onceward.audit_private set {self.random.choice(EDITS)} where seq = %s", seq)
+        # Not every edit changes every entry.
+        return [("entry", seq)] if self.db.value(row, seq) != before else []
 
     def delete(self) -> list[tuple[str, int]]:
         seq = self.entry()
@@ -120,10 +121,9 @@ def log(db) -> None:
         for _ in range(5):
             fill(db, 5)
         db.enqueue_many("ocr", [{}] * 3)
-        db.exchange(db.claims(3))
+        db.exchange(db.claims(3, worker=f"w{n}"), worker=f"w{n}")
         if n in {3, 7}:
             db.clock.advance(timedelta(days=1))
-            db.worker("again", lease="1 day")
             fill(db, 4)
         seal(db)
     assert verified(db).whole
@@ -193,6 +193,8 @@ def test_every_column_of_a_seal_is_sealed_by_itself_or_the_next_one(db, edit, nu
         db.run(f"update onceward.seal_private set {edit} where number = %s", number)
         found = verified(db).findings
     assert ("seal_edited", number) in {(f.kind, f.seal) for f in found}
+    # Only a total, and a range, is compared with that of the seal before.
+    assert {f.seal for f in found if f.kind == "seal_edited"} <= {number, number + 1}
 
 
 @pytest.mark.parametrize("number", [1, 2, 3])
@@ -246,10 +248,6 @@ def test_a_log_that_was_cut_off_and_sealed_anew_is_found_by_a_checkpoint(db):
         fill(db, 3)
         seal(db)
         kept_outside.append(checkpoint(db))
-    with tampering(db):
-        db.run("delete from onceward.seal_leaf_private where number > 2")
-        db.run("delete from onceward.seal_private where number > 2")
-        db.run("update onceward.audit_private set actor = 'somebody else' where seq = 8")
     with db.conn.transaction():
         db.run("set local session_replication_role = replica")
         db.run("delete from onceward.seal_leaf_private where number > 2")

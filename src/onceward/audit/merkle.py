@@ -13,9 +13,17 @@ class Frontier:
 
     __slots__ = ("peaks", "size")
 
-    def __init__(self) -> None:
-        self.size = 0
-        self.peaks: list[bytes] = []
+    def __init__(self, peaks: Iterable[bytes] = (), size: int = 0) -> None:
+        self.size = size
+        self.peaks = list(peaks)
+        if len(self.peaks) != size.bit_count():
+            raise ValueError(f"a tree of {size} leaves has {size.bit_count()} peaks, got {len(self.peaks)}")
+
+    def with_leaf(self, leaf: bytes) -> Frontier:
+        """Another tree, one leaf larger."""
+        larger = Frontier(self.peaks, self.size)
+        larger.append(leaf)
+        return larger
 
     def append(self, leaf: bytes) -> None:
         rest = self.size

@@ -89,7 +89,8 @@ class _Verifier:
         self.progress = progress
         self.checkpoints = sorted(checkpoints, key=lambda checkpoint: int(checkpoint["seals"]))
         self.result = Verification()
-        self.tree = Frontier()
+        # None after a seal that is gone, until one tells how to go on.
+        self.tree: Frontier | None = Frontier()
         self.head = b""
         self.total = 0
         self.number = 0
@@ -156,26 +157,30 @@ class _Verifier:
 
     def _verify_seal(self, seal: SealRow) -> None:
         number, total = int(seal.fields["number"] or 0), int(seal.fields["total"] or 0)
-        wrong = []
+        wrong, head = [], seal.head
         if head_of(seal.fields) != seal.head:
             wrong.append("its head is not the hash of its fields")
         if number == self.number + 1:
-            self.tree.append(leaf(seal.head))
             if seal.fields["previous"] != self.head.hex():
                 wrong.append("it does not follow from the seal before")
             if total != self.total + int(seal.fields["entries"] or 0):
                 wrong.append("its total does not add up")
-            if self.tree.peaks != list(seal.peaks):
-                wrong.append("its tree is not that of the seals before")
         else:
             for missing in range(self.number + 1, min(number, self.number + MOST)):
                 self._find("seal_deleted", "the seal is not there", seal=missing)
-            self.has_gap = True
-        # Go on from what it says about those before it: what comes later is judged by itself.
-        self.tree.peaks, self.tree.size = list(seal.peaks), number
+            self.has_gap, self.tree = True, None
+        # Whether the head or a field was changed, the tree can tell; later seals are then judged by what is right.
+        if self.tree is not None:
+            trees = {hashed: self.tree.with_leaf(leaf(hashed)) for hashed in (seal.head, head_of(seal.fields))}
+            head = next((h for h, tree in trees.items() if tree.peaks == seal.peaks), seal.head)
+            self.tree = trees[head]
+            if self.tree.peaks != seal.peaks:
+                wrong.append("its tree is not that of the seals before")
+        elif len(seal.peaks) == number.bit_count():
+            self.tree = Frontier(seal.peaks, number)
         if wrong:
             self._find("seal_edited", "; ".join(wrong), seal=number)
-        self.number, self.head, self.total = number, seal.head, total
+        self.number, self.head, self.total = number, head, total
         self.result.seals += 1
         self._compare_checkpoints()
 
@@ -264,7 +269,7 @@ class _Verifier:
                 continue
             self.result.checkpoints += 1
             same = (self.head.hex(), self.total) == (checkpoint["head"], checkpoint["entries"])
-            rooted = self.tree.size != self.number or self.tree.root().hex() == checkpoint["root"]
+            rooted = self.tree is None or self.tree.root().hex() == checkpoint["root"]
             if not (same and rooted):
                 before = [c["seals"] for c in self.checkpoints if c["seals"] < self.number]
                 self._find(
