@@ -77,7 +77,8 @@ class Tamper:
     def swap_transactions(self) -> list[tuple[str, int]]:
         one, other = self.entry(), self.entry()
         first, second = (
-            self.db.value("select xact from onceward.audit_private where seq = %s", seq) for seq in (one, other)
+            self.db.value("select xact from onceward.audit_private where seq = %s", seq)
+            for seq in (one, other)
         )
         self.db.run(
             "update onceward.audit_private set xact = case seq when %s then %s else %s end::xid8 where seq in (%s, %s)",
@@ -208,7 +209,9 @@ def test_a_seal_that_is_gone_is_named(db, number):
     assert [(f.kind, f.seal) for f in found] == [("seal_deleted", number)]
 
 
-@pytest.mark.parametrize("edit", ["leaves = sha256('x') || substr(leaves, 33)", "seqs = seqs[2:]", "leaves = ''"])
+@pytest.mark.parametrize(
+    "edit", ["leaves = sha256('x') || substr(leaves, 33)", "seqs = seqs[2:]", "leaves = ''"]
+)
 def test_leaves_that_were_changed_do_not_hide_the_change_of_an_entry(db, edit):
     fill(db, 3)
     seal(db)
@@ -216,7 +219,10 @@ def test_leaves_that_were_changed_do_not_hide_the_change_of_an_entry(db, edit):
         db.run(f"update onceward.seal_leaf_private set {edit}")
         assert [(f.kind, f.seal) for f in verified(db).findings] == [("leaves_edited", 1)]
         db.run("update onceward.audit_private set message = 'x' where seq = 2")
-        assert {(f.kind, f.seal) for f in verified(db).findings} == {("leaves_edited", 1), ("entry_edited", 1)}
+        assert {(f.kind, f.seal) for f in verified(db).findings} == {
+            ("leaves_edited", 1),
+            ("entry_edited", 1),
+        }
 
 
 # ------------------------------------------------------------ against a checkpoint

@@ -48,7 +48,10 @@ def test_a_path_fits_one_leaf_and_one_place(data, draw):
     leaves = [leaf(item) for item in data]
     path, root = path_of(leaves, index, len(leaves)), root_of(leaves)
 
-    assert root_by_path(leaf(b"something else entirely, longer than any of them"), index, len(leaves), path) != root
+    assert (
+        root_by_path(leaf(b"something else entirely, longer than any of them"), index, len(leaves), path)
+        != root
+    )
     for place in range(len(leaves)):
         if place != index and leaves[place] != leaves[index]:
             assert root_by_path(leaves[index], place, len(leaves), path) != root
@@ -64,8 +67,13 @@ def test_the_published_roots_of_rfc_6962():
         "", "00", "10", "2021", "3031", "40414243", "5051525354555657", "606162636465666768696a6b6c6d6e6f",
     )]  # fmt: skip
     assert root_of([]).hex() == hashlib.sha256(b"").hexdigest()
-    assert root_of(map(leaf, data[:1])).hex() == "6e340b9cffb37a989ca544e6bb780a2c78901d3fb33738768511a30617afa01d"
-    assert root_of(map(leaf, data)).hex() == "5dc9da79a70659a9ad559cb701ded9a2ab9d823aad2f4960cfe370eff4604328"
+    assert (
+        root_of(map(leaf, data[:1])).hex()
+        == "6e340b9cffb37a989ca544e6bb780a2c78901d3fb33738768511a30617afa01d"
+    )
+    assert (
+        root_of(map(leaf, data)).hex() == "5dc9da79a70659a9ad559cb701ded9a2ab9d823aad2f4960cfe370eff4604328"
+    )
 
 
 def test_a_tree_with_the_wrong_number_of_peaks_is_refused():

@@ -76,7 +76,12 @@ def test_what_was_rolled_back_is_not_in_the_log(db):
 def test_a_limit_leaves_the_rest_to_the_next_call(db):
     fill(db, 25)
 
-    assert [seal(db, limit=10) for _ in range(4)] == [(1, 10, True), (1, 10, True), (1, 5, False), (0, 0, False)]
+    assert [seal(db, limit=10) for _ in range(4)] == [
+        (1, 10, True),
+        (1, 10, True),
+        (1, 5, False),
+        (0, 0, False),
+    ]
     assert verified(db).entries == 25
 
 
@@ -287,7 +292,9 @@ def test_the_tree_in_sql_is_that_of_the_package(db, size):
     tree, peaks = Frontier(), []
     for n, hashed in enumerate(leaves):
         tree.append(hashed)
-        peaks = db.value("select onceward.merkle_append(%s::bytea[], %s::bigint, %s::bytea)", peaks, n, hashed)
+        peaks = db.value(
+            "select onceward.merkle_append(%s::bytea[], %s::bigint, %s::bytea)", peaks, n, hashed
+        )
 
     assert db.value("select onceward.merkle_root(%s::bytea[])", leaves) == root_of(leaves) == tree.root()
     assert peaks == tree.peaks

@@ -32,6 +32,9 @@ TABLES = (
     "run_private",
     "delivery_private",
     "delivery_content_private",
+    "audit_private",
+    "seal_private",
+    "seal_leaf_private",
 )
 
 

@@ -7,22 +7,14 @@ import json
 import os
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
-
-from cryptography.exceptions import UnsupportedAlgorithm
-from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
-from cryptography.hazmat.primitives.serialization import (
-    Encoding,
-    NoEncryption,
-    PrivateFormat,
-    PublicFormat,
-    load_pem_private_key,
-    load_pem_public_key,
-)
+from typing import TYPE_CHECKING, Any
 
 from onceward.audit.verifier import CHECKPOINT, signed_bytes
 from onceward.errors import InvalidArgument
 from onceward.model_audit import AuditStatus
+
+if TYPE_CHECKING:
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 
 Checkpoint = dict[str, Any]
 FORMAT = "onceward.audit.checkpoint/1"
@@ -68,6 +60,14 @@ def read_checkpoint(path: Path) -> Checkpoint:
 
 def new_key(path: Path) -> Path:
     """Make a key pair: the private one in `path`, for its owner's eyes only, the public one beside it."""
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+    from cryptography.hazmat.primitives.serialization import (
+        Encoding,
+        NoEncryption,
+        PrivateFormat,
+        PublicFormat,
+    )
+
     key = Ed25519PrivateKey.generate()
     public = path.with_name(path.name + ".pub")
     for target, mode, data in (
@@ -79,7 +79,8 @@ def new_key(path: Path) -> Path:
             handle = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
         except OSError as error:
             raise InvalidArgument(
-                f"cannot write {target}: {error.strerror}", hint="Choose another name; a key is never replaced."
+                f"cannot write {target}: {error.strerror}",
+                hint="Choose another name; a key is never replaced.",
             ) from error
         with os.fdopen(handle, "wb") as file:
             file.write(data)
@@ -87,6 +88,10 @@ def new_key(path: Path) -> Path:
 
 
 def read_private_key(path: Path) -> Ed25519PrivateKey:
+    from cryptography.exceptions import UnsupportedAlgorithm
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+    from cryptography.hazmat.primitives.serialization import load_pem_private_key
+
     try:
         key = load_pem_private_key(path.read_bytes(), password=None)
     except (OSError, ValueError, TypeError, UnsupportedAlgorithm) as error:
@@ -100,6 +105,10 @@ def read_private_key(path: Path) -> Ed25519PrivateKey:
 
 def read_public_key(path: Path) -> bytes:
     """The PEM text, checked."""
+    from cryptography.exceptions import UnsupportedAlgorithm
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
+    from cryptography.hazmat.primitives.serialization import load_pem_public_key
+
     try:
         text = path.read_bytes()
         key = load_pem_public_key(text)
@@ -112,4 +121,6 @@ def read_public_key(path: Path) -> bytes:
 
 def key_id(key: Ed25519PublicKey) -> str:
     """The raw public key, as hexadecimal digits: short enough to be its own name."""
+    from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
+
     return key.public_bytes(Encoding.Raw, PublicFormat.Raw).hex()

@@ -171,7 +171,9 @@ class _Verifier:
             self.has_gap, self.tree = True, None
         # Whether the head or a field was changed, the tree can tell; later seals are then judged by what is right.
         if self.tree is not None:
-            trees = {hashed: self.tree.with_leaf(leaf(hashed)) for hashed in (seal.head, head_of(seal.fields))}
+            trees = {
+                hashed: self.tree.with_leaf(leaf(hashed)) for hashed in (seal.head, head_of(seal.fields))
+            }
             head = next((h for h, tree in trees.items() if tree.peaks == seal.peaks), seal.head)
             self.tree = trees[head]
             if self.tree.peaks != seal.peaks:
@@ -197,12 +199,12 @@ class _Verifier:
             known = self.run(calls.seal_leaves(number))
             hashes = split(known[1]) if known else []
             if known is None or root_of(hashes).hex() != seal.fields["root"] or len(hashes) != len(known[0]):
-                self._find("leaves_edited", "the leaves of the seal do not give its root", seal=number, day=day)
+                self._find(
+                    "leaves_edited", "the leaves of the seal do not give its root", seal=number, day=day
+                )
                 unknown[day] = Frontier()
             else:
-                expected.update(
-                    (seq, (hashed, seal)) for seq, hashed in zip(known[0], hashes, strict=True)
-                )
+                expected.update((seq, (hashed, seal)) for seq, hashed in zip(known[0], hashes, strict=True))
         for entry in entries:
             self.result.entries += 1
             self._verify_entry(entry, expected, unknown)
@@ -232,7 +234,9 @@ class _Verifier:
             return
         sealed = expected.pop(entry.seq, None)
         if sealed is None and not self.has_gap:
-            self._find("entry_inserted", "no seal contains the entry", seal=self.number, entry=entry.seq, day=day)
+            self._find(
+                "entry_inserted", "no seal contains the entry", seal=self.number, entry=entry.seq, day=day
+            )
         elif sealed is not None and sealed[0] != hashed:
             self._find(
                 "entry_edited", "the entry is not what was sealed", seal=int(sealed[1].fields["number"] or 0),
@@ -261,7 +265,9 @@ class _Verifier:
             if problem:
                 self._find("bad_signature", problem, seal=checkpoint["seals"])
             if checkpoint["log"] != log:
-                self._find("wrong_log", "the checkpoint is of another log, or this log was begun anew", seal=0)
+                self._find(
+                    "wrong_log", "the checkpoint is of another log, or this log was begun anew", seal=0
+                )
 
     def _compare_checkpoints(self) -> None:
         for checkpoint in self.checkpoints:
@@ -282,7 +288,13 @@ class _Verifier:
     # ------------------------------------------------------------ findings
 
     def _find(
-        self, kind: str, detail: str, *, seal: int | None = None, entry: int | None = None, day: str | None = None
+        self,
+        kind: str,
+        detail: str,
+        *,
+        seal: int | None = None,
+        entry: int | None = None,
+        day: str | None = None,
     ) -> None:
         if len(self.result.findings) < MOST:
             self.result.findings.append(Finding(kind, seal, entry, detail, day))

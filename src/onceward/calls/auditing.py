@@ -22,9 +22,7 @@ from onceward.model_audit import (
     SealRow,
 )
 
-_ENTRY: LiteralString = (
-    "seq, at, kind, source, actor, role, tenant, job_id, jobs, entity_type, entity_id, before, after, message, meta"
-)
+_ENTRY: LiteralString = "seq, at, kind, source, actor, role, tenant, job_id, jobs, entity_type, entity_id, before, after, message, meta"
 _SEAL_NAMES = (
     "number", "previous", "day", "above_seq", "after_xact", "after_seq", "upto_xact", "upto_seq", "top_seq", "entries",
     "total", "root", "at",
@@ -208,4 +206,3 @@ def drop_audit(before: date) -> Call[DroppedAudit]:
 def _seal_fields(texts: Sequence[str | None]) -> dict[str, str | None]:
     # The first text is the tag, which says how the others are to be read.
     return dict(zip(_SEAL_NAMES, texts[1:], strict=True))
-

@@ -16,6 +16,7 @@ import typer
 from typer.main import get_command
 
 from onceward.cli import (
+    audit,
     bench,
     db,
     dead_letter,
@@ -74,6 +75,7 @@ app.add_typer(schedule.app, name="schedule", rich_help_panel=LOOK)
 app.add_typer(run_noun.app, name="run", rich_help_panel=LOOK)
 app.add_typer(dead_letter.app, name="dead-letter", rich_help_panel=LOOK)
 app.add_typer(delivery.app, name="delivery", rich_help_panel=LOOK)
+app.add_typer(audit.app, name="audit", rich_help_panel=LOOK)
 app.command("demo", cls=Command, rich_help_panel=TRY)(demo.demo)
 app.command("bench", cls=Command, rich_help_panel=TRY)(bench.bench)
 
