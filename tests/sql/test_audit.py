@@ -63,6 +63,16 @@ def dependent(db, policy, end):
     return written(db, lambda: (end(claim), db.promote()))
 
 
+def spawned(db) -> list[str]:
+    claim = db.running()
+    return written(db, lambda: db.spawn(claim, [{}, {}]))
+
+
+def now_(db) -> list[str]:
+    job = db.enqueue(run_at=db.now() + timedelta(hours=1))
+    return written(db, lambda: db.call("run_now", job_id=job))
+
+
 ALL = {
     "enqueue": (lambda db: written(db, db.enqueue), ["job.enqueued"]),
     "enqueue_many": (lambda db: written(db, lambda: db.enqueue_many("ocr", [{}] * 3)), ["job.enqueued"]),
@@ -70,14 +80,14 @@ ALL = {
         lambda db: written(db, lambda: db.workflow({"name": "a"}, {"name": "b", "after": ["a"]})),
         ["job.enqueued", "job.enqueued"],
     ),
-    "spawn": (lambda db: spawned(db), ["job.enqueued"]),
+    "spawn": (spawned, ["job.enqueued"]),
     "scheduled to ready": (lambda db: (late(db), written(db, db.promote))[1], ["job.due"]),
     "scheduled to blocked and ready": (
         lambda db: (late(db, concurrency_key="k"), written(db, db.promote))[1],
         ["job.due", "job.admitted"],
     ),
     "run_now": (
-        lambda db: now_(db),
+        now_,
         ["job.run_now"],
     ),
     "blocked to ready": (
@@ -113,7 +123,7 @@ ALL = {
     ),
     "sleep": (lambda db: suspended(db, lambda claim, _: db.sleep(claim)), ["job.suspended"]),
     "wait_event": (lambda db: suspended(db, lambda claim, _: db.wait_event(claim)), ["job.suspended"]),
-    "join_jobs": (lambda db: suspended(db, lambda claim, ids: db.join(claim, ids)), ["job.suspended"]),
+    "join_jobs": (lambda db: suspended(db, db.join), ["job.suspended"]),
     "blocked by a job to ready": (
         lambda db: (
             (first := db.enqueue()), db.enqueue(after=[first]), db.promote(), (claim := db.claim()),
@@ -183,16 +193,6 @@ ALL = {
         ["job.requeued", "job.requeued", "job.waiting"],
     ),
 }  # fmt: skip
-
-
-def spawned(db) -> list[str]:
-    claim = db.running()
-    return written(db, lambda: db.spawn(claim, [{}, {}]))
-
-
-def now_(db) -> list[str]:
-    job = db.enqueue(run_at=db.now() + timedelta(hours=1))
-    return written(db, lambda: db.call("run_now", job_id=job))
 
 
 # In the default mode, these are all that is left.

@@ -32,6 +32,7 @@ class Sizes:
     keys_jobs: int
     keys: int
     log_jobs: int
+    audit_jobs: int
     imports: int
     # Longest time for one drain; then the rate is that of what was handled.
     cap_seconds: float
@@ -63,6 +64,7 @@ FULL = Sizes(
     keys_jobs=100_000,
     keys=1000,
     log_jobs=50_000,
+    audit_jobs=150_000,
     imports=7,
     cap_seconds=60.0,
 )
@@ -89,6 +91,7 @@ QUICK = Sizes(
     keys_jobs=10_000,
     keys=100,
     log_jobs=10_000,
+    audit_jobs=40_000,
     imports=3,
     cap_seconds=20.0,
 )
@@ -115,6 +118,7 @@ TINY = Sizes(
     keys_jobs=200,
     keys=10,
     log_jobs=200,
+    audit_jobs=300,
     imports=1,
     cap_seconds=20.0,
 )

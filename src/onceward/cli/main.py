@@ -46,7 +46,7 @@ class Root(Group):
 
     order: ClassVar[tuple[str, ...]] = (
         "db", "doctor", "worker", "workers", "job", "step", "workflow", "event", "lane", "schedule", "run", "dead-letter",
-        "delivery", "demo", "bench",
+        "delivery", "audit", "demo", "bench",
     )  # fmt: skip
 
     def list_commands(self, ctx: Any) -> list[str]:
