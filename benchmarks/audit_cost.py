@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import contextlib
 import statistics
 import time
 from dataclasses import dataclass
@@ -47,7 +48,11 @@ def server_seconds(conn: psycopg.Connection[tuple[object, ...]]) -> float:
     (pid,) = conn.execute("select pg_backend_pid()").fetchone() or (0,)
     parent = psutil.Process(int(str(pid))).parent()
     assert parent is not None
-    times = [process.cpu_times() for process in (parent, *parent.children(recursive=True))]
+    times = []
+    for process in (parent, *parent.children(recursive=True)):
+        # One that has just ended is among the children's times below.
+        with contextlib.suppress(psutil.NoSuchProcess):
+            times.append(process.cpu_times())
     ended = parent.cpu_times()
     return sum(t.user + t.system for t in times) + ended.children_user + ended.children_system
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import psycopg
@@ -32,6 +32,13 @@ def kinds(db: Engine, *, after: int = 0) -> list[str]:
     return [
         row.kind for row in db.run("select kind from onceward.audit_log where seq > %s order by seq", after)
     ]
+
+
+def written(db: Engine, act: Callable[[], object]) -> list[str]:
+    """The kinds of the entries that an act has written."""
+    before = last_seq(db)
+    act()
+    return kinds(db, after=before)
 
 
 def last_seq(db: Engine) -> int:

@@ -11,10 +11,12 @@ from onceward.audit.checkpoints import (
     read_private_key,
     read_public_key,
 )
+from onceward.audit.log import Audit
 from onceward.audit.proofs import Proof, make_proof
 from onceward.audit.verifying import Finding, Verification, verify
 
 __all__ = [
+    "Audit",
     "Checkpoint",
     "Finding",
     "Proof",

@@ -51,7 +51,7 @@ def verify_command(
             if spinner is not None:
                 spinner.update(f"Verifying … seal {done} of {seals}")
 
-        found = audit.verify(session.run, checkpoints=kept, public_key=public_key, progress=show)
+        found = audit.Audit(session).verify(kept, public_key=public_key, progress=show)
     if as_json:
         output.print_json({"whole": found.whole, **output.to_json(found)})
     else:
@@ -124,10 +124,8 @@ def checkpoint(
     session = session_of(ctx)
     private = audit.read_private_key(key) if key else None
     target = content.target(deliver_to) if deliver_to else None
-    while session.run(calls.seal()).entries:
-        pass
-    status = session.run(calls.audit_status())
-    made = audit.make_checkpoint(status, key=private, at=session.run(calls.now()))
+    log = audit.Audit(session)
+    made = log.checkpoint(private)
     text = json.dumps(made, indent=2) + "\n"
     where = []
     if to_file is not None:
@@ -139,9 +137,8 @@ def checkpoint(
     if target is not None:
         _deliver(session, target, made, text)
         where.append(f"delivery by {target['kind']}")
-    if status.seals:
-        session.run(calls.record_checkpoint(status.seals, status.head, ", ".join(where), key=made.get("key")))
-    output.note(f"checkpoint of {output.counted(status.seals, 'seal')} exported to {' and '.join(where)}")
+    log.exported(made, ", ".join(where))
+    output.note(f"checkpoint of {output.counted(made['seals'], 'seal')} exported to {' and '.join(where)}")
 
 
 def _deliver(session: Session, target: dict[str, Any], made: audit.Checkpoint, text: str) -> None:
@@ -170,7 +167,7 @@ def proof(
     ] = None,
 ) -> None:
     """Prove that an entry is in the log. Checked by "python -m onceward.audit.verifier PROOF CHECKPOINT"."""
-    made = audit.make_proof(session_of(ctx).run, entry, audit.read_checkpoint(kept))
+    made = audit.Audit(session_of(ctx)).proof(entry, audit.read_checkpoint(kept))
     text = json.dumps(made, indent=2, ensure_ascii=False) + "\n"
     if to_file is None:
         print(text, end="")

@@ -44,15 +44,6 @@ $$;
 comment on function onceward.add_lane(text, integer, integer) is
   'Creates a lane, or changes the caps of an existing one.  Returns whether anything changed.';
 
-create or replace function onceward.lane_settings(p_lane onceward.lane_private)
-  returns jsonb
-  language sql immutable
-  set search_path = pg_catalog, pg_temp
-as $$
-  select jsonb_build_object('max_payload_bytes', p_lane.max_payload_bytes, 'max_result_bytes', p_lane.max_result_bytes,
-                            'audit', p_lane.audit)
-$$;
-
 -- What an application declares in code.  Reads first: in the normal case nothing is written or locked.
 create or replace function onceward.declare_lanes(p_names text[])
   returns integer
