@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar, Unpack
 
 from psycopg_pool import AsyncConnectionPool, ConnectionPool, PoolTimeout
 
-from onceward import calls, contrib, jsonsafe
+from onceward import calls, contrib, jsonsafe, recording
 from onceward.calls import Call
 from onceward.connecting import none_free, probe, probe_async
 from onceward.errors import connection_lost, is_connection_trouble, is_pooler_trouble
@@ -33,7 +33,9 @@ from onceward.model import (
     WorkflowInfo,
     WorkflowJob,
 )
+from onceward.model_audit import AuditEntry, AuditFilter
 from onceward.pools import AsyncConnection, SyncConnection, async_pool, open_pool
+from onceward.recording import AuditEvent
 from onceward.requests import (
     CONNECT_TIMEOUT,
     TRIES,
@@ -180,6 +182,17 @@ class Client(Requests):
         tenant = None if self._tenant == "*" else self._tenant
         call = calls.emit_event(name, text, tenant=tenant, keep=keep)
         return self.run(call, connection=connection)
+
+    def record_event(self, kind: str, *, connection: Any = None, **event: Unpack[AuditEvent]) -> int:
+        """Write an entry into the audit log; with `connection`, in the caller's transaction.  Returns its number."""
+        return self.run(recording.record_event(kind, event, tenant=self._tenant), connection=connection)
+
+    def audit_of(self, job: AnyJob) -> list[AuditEntry]:
+        """What the audit log has about a job, in order."""
+        return self.run(calls.audit_of(job_id_of(job)))
+
+    def audit_entries(self, wanted: AuditFilter | None = None) -> list[AuditEntry]:
+        return self.run(calls.audit_entries(wanted or AuditFilter()))
 
     def wait(self, job: AnyJob, timeout: timedelta = A_MINUTE) -> Json:
         """The job's result.  Raises JobFailed when it ended without one, WaitTimeout when it goes on."""
@@ -378,6 +391,17 @@ class AsyncClient(Requests):
         tenant = None if self._tenant == "*" else self._tenant
         call = calls.emit_event(name, text, tenant=tenant, keep=keep)
         return await self.run(call, connection=connection)
+
+    async def record_event(self, kind: str, *, connection: Any = None, **event: Unpack[AuditEvent]) -> int:
+        """Write an entry into the audit log; with `connection`, in the caller's transaction.  Returns its number."""
+        return await self.run(recording.record_event(kind, event, tenant=self._tenant), connection=connection)
+
+    async def audit_of(self, job: AnyJob) -> list[AuditEntry]:
+        """What the audit log has about a job, in order."""
+        return await self.run(calls.audit_of(job_id_of(job)))
+
+    async def audit_entries(self, wanted: AuditFilter | None = None) -> list[AuditEntry]:
+        return await self.run(calls.audit_entries(wanted or AuditFilter()))
 
     async def wait(self, job: AnyJob, timeout: timedelta = A_MINUTE) -> Json:
         """The job's result.  Raises JobFailed when it ended without one, WaitTimeout when it goes on."""

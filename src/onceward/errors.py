@@ -22,6 +22,9 @@ OncewardError
 ├── EnqueueRejected             the lane is above its bound; there is no job
 ├── NoRoom                      a limit had no room in time
 ├── RateLimited                 raised by handlers: the provider asks to wait
+├── AuditIsAppendOnly    OW035
+├── AuditNotExported     OW036  days that are not sealed and exported stay
+├── UnknownEntry         OW037
 ├── RunHeld                     the run of this key is somebody's, or done
 ├── CannotConnect               the database cannot be reached; nothing has happened
 ├── ConnectionLost              the connection broke; the call may have happened
@@ -221,6 +224,24 @@ def _rebuild_limited(
     return RateLimited(message, retry_after=retry_after, limit=limit, detail=detail, hint=hint)
 
 
+class AuditIsAppendOnly(OncewardError):
+    """The audit log is append-only."""
+
+    sqlstate = "OW035"
+
+
+class AuditNotExported(OncewardError):
+    """The audit log is not sealed, or no checkpoint that covers it was exported."""
+
+    sqlstate = "OW036"
+
+
+class UnknownEntry(OncewardError):
+    """The audit entry does not exist."""
+
+    sqlstate = "OW037"
+
+
 class RunHeld(OncewardError):
     """Somebody runs this key, or it has completed."""
 
@@ -269,7 +290,7 @@ BY_SQLSTATE: dict[str, type[OncewardError]] = {
     cls.sqlstate: cls
     for cls in (LeaseLost, UnknownLane, PayloadTooLarge, ResultTooLarge, KeyConflict, UnknownJob, WrongState,
                 InvalidArgument, WorkerExpired, CheckFailed, WrongTenant, InvalidWorkflow,
-                UnknownSchedule, UnknownLimit, LimitTooSmall, HoldOver)
+                UnknownSchedule, UnknownLimit, LimitTooSmall, HoldOver, AuditIsAppendOnly, AuditNotExported, UnknownEntry)
     if cls.sqlstate is not None
 }  # fmt: skip
 

@@ -295,6 +295,8 @@ class LaneInfo:
     # Whether tenants take turns, and how long a job may be passed over for higher priorities.
     fair: bool
     max_wait: timedelta | None
+    # What of the lane goes into the audit log: "ends" of jobs, or "all" transitions.
+    audit: str = "ends"
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,12 +15,15 @@ from typing import TYPE_CHECKING, Any, Self
 
 import psycopg
 
+from onceward import calls
+from onceward.audit import verify
 from onceward.install import upgrade
 from tests.crash.checker import check
 from tests.crash.fleet import Fleet, Life
 from tests.crash.ledger import AttemptRow, History, JobRow
 from tests.crash.verdict import Verdict
 from tests.crash.waiting import PATIENCE, Hang, until
+from tests.support.audit import runner
 
 if TYPE_CHECKING:
     from tests.crash.server import Server
@@ -173,7 +176,7 @@ class Arena(Fleet):
 
         `also` tells more facts from the history; with `ledger`, there is none, and it was judged already.
         """
-        trouble = [*(problems or []), *self.end_workers()]
+        trouble = [*(problems or []), *self.end_workers(), *self.audit_trouble()]
         history = self.history() if ledger is None else History()
         found = check(history)
         known = {"jobs": self.value("select count(*) from onceward.jobs"), "deadlocks": self.deadlocks()}
@@ -197,6 +200,23 @@ class Arena(Fleet):
             problems=trouble,
             seconds=round(time.monotonic() - self.began, 1),
         )
+
+    def audit_trouble(self) -> list[str]:
+        """The audit log is whole, and has one entry for every job that is done, and for no other."""
+        done = "select id from onceward.archive_private where state = 'done'"
+        told = "select unnest(jobs) from onceward.audit_private where kind = 'job.done'"
+        missing = self.value(f"select count(*) from ({done} except all {told}) as m")
+        false = self.value(f"select count(*) from ({told} except all {done}) as m")
+        with psycopg.connect(self.dsn, autocommit=True) as conn:
+            run = runner(conn)
+            while run(calls.seal()).entries:
+                pass
+            found = verify(run)
+        return [
+            *([f"{missing} jobs are done and not in the audit log"] if missing else []),
+            *([f"{false} entries of the audit log tell of jobs that are not done"] if false else []),
+            *(f"audit log: {finding}" for finding in found.findings[:10]),
+        ]
 
     def deadlocks(self) -> int:
         return int(self.value("select deadlocks from pg_stat_database where datname = current_database()"))

@@ -15,7 +15,7 @@ def days(db, parent):
     }
 
 
-@pytest.mark.parametrize("parent", ["archive", "attempt", "step"])
+@pytest.mark.parametrize("parent", ["archive", "attempt", "step", "audit", "seal_leaf"])
 def test_partitions_reach_from_yesterday_to_two_weeks_ahead(db, parent):
     found = sorted(days(db, parent))
 
@@ -25,7 +25,7 @@ def test_partitions_reach_from_yesterday_to_two_weeks_ahead(db, parent):
 
 
 def test_days_ahead_are_attached_once(db):
-    assert db.answer("ensure_partitions", days_ahead=16) == 6
+    assert db.answer("ensure_partitions", days_ahead=16) == 10
     assert db.answer("ensure_partitions", days_ahead=16) == 0
 
 
@@ -36,10 +36,23 @@ def test_a_day_is_the_same_in_every_time_zone(db):
         db.answer("ensure_partitions", days_ahead=number)
     db.run("set timezone = 'UTC'")
 
-    bounds = [bound for parent in ("archive", "attempt", "step") for bound in days(db, parent).values()]
+    bounds = [
+        bound
+        for parent in ("archive", "attempt", "step", "audit", "seal_leaf")
+        for bound in days(db, parent).values()
+    ]
     starts = {
         db.value("select onceward.id_at((now() at time zone 'UTC')::date + %s)::text", n)
         for n in range(-1, 23)
+    }
+    # The audit log's are moments, those of its leaves are days.
+    starts |= {
+        db.value(text, n)
+        for n in range(-1, 23)
+        for text in (
+            "select ((now() at time zone 'UTC')::date + %s)::timestamptz::text",
+            "select ((now() at time zone 'UTC')::date + %s)::text",
+        )
     }
     assert {bound.split("'")[1] for bound in bounds} <= starts
 

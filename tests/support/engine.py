@@ -38,6 +38,9 @@ TABLES = (
     "hold_private",
     "bound_private",
     "pressure_private",
+    "audit_private",
+    "seal_private",
+    "seal_leaf_private",
 )
 
 

@@ -314,6 +314,19 @@ def log(bench: Bench, name: str) -> Figures:
     }
 
 
+def audit(bench: Bench, name: str) -> Figures:
+    """The same jobs in a lane of which the audit log has the ends, and in one of which it has every transition."""
+    total = bench.sizes.audit_jobs
+    rates = []
+    for mode in ("ends", "all"):
+        with Stage.opened(bench.place, bench.system(name)) as stage:
+            stage.query(f"select onceward.audit_lane('default', '{mode}')")
+            stage.fill(total, chunk=bench.sizes.chunk)
+            rates.append(drain(stage, total, bench).rate)
+    ends, everything = rates
+    return {"audit_ends": ends, "audit_all": everything, "audit_kept": everything / ends}
+
+
 def imports(bench: Bench, name: str) -> Figures:
     statement = "import onceward; onceward.Client"
     import_milliseconds(statement)  # The first one compiles.
@@ -339,5 +352,6 @@ GROUPS = (
     Group("limits", ("onceward",), limits),
     Group("fairness", ("onceward",), fairness),
     Group("log", ("raw_200", "pgqueuer", "onceward"), log),
+    Group("audit", ("onceward",), audit),
     Group("import", ("onceward",), imports),
 )

@@ -69,6 +69,9 @@ METRICS = (
     _metric("log_enqueue", "log", "write-ahead log per job, enqueued, 100-byte payload", "bytes"),
     _metric("log_work", "log", "write-ahead log per job, worked off", "bytes"),
     _metric("log", "log", "write-ahead log per job", "bytes"),
+    _metric("audit_ends", "audit", "drain, ends of jobs in the audit log", RATE),
+    _metric("audit_all", "audit", "drain, every transition in the audit log", RATE),
+    _metric("audit_kept", "audit", "every transition ÷ ends", TIMES),
     _metric("import", "import", "import of the client", MS),
 )
 
@@ -166,6 +169,7 @@ BARS = (
     *_pair("keys_beside_kept", "≥ {} × the rate without", _of("keys_beside_kept"), 0.7, 0.9),
     *_pair("limits_kept", "≥ {} × the rate without", _of("limits_kept"), 0.8, None),
     *_at_most("fairness_times", "≤ {} × alone", _of("fairness_times"), 2, None),
+    *_pair("audit_kept", "≥ {} × the rate with ends only", _of("audit_kept"), 0.9, None),
     *_at_most("log", "≤ {} bytes", _of("log"), None, 1024),
     *_at_most("connections_one", "≤ {} (2 + processes)", _of("connections_one"), 3, None),
     *_at_most("connections_two", "≤ {} (2 + processes)", _of("connections_two"), 4, None),

@@ -36,6 +36,7 @@ class Sizes:
     noise_jobs: int
     quiet_jobs: int
     log_jobs: int
+    audit_jobs: int
     imports: int
     # Longest time for one drain; then the rate is that of what was handled.
     cap_seconds: float
@@ -70,6 +71,7 @@ FULL = Sizes(
     noise_jobs=200_000,
     quiet_jobs=100,
     log_jobs=50_000,
+    audit_jobs=150_000,
     imports=7,
     cap_seconds=60.0,
 )
@@ -99,6 +101,7 @@ QUICK = Sizes(
     noise_jobs=20_000,
     quiet_jobs=40,
     log_jobs=10_000,
+    audit_jobs=40_000,
     imports=3,
     cap_seconds=20.0,
 )
@@ -128,6 +131,7 @@ TINY = Sizes(
     noise_jobs=300,
     quiet_jobs=5,
     log_jobs=200,
+    audit_jobs=300,
     imports=1,
     cap_seconds=20.0,
 )

@@ -13,7 +13,7 @@ from onceward.cli.lane_set import bounds, set_, share
 from onceward.cli.output import Column
 from onceward.cli.session import session_of
 
-app = Noun(help="List, add, set, pause and resume lanes.")
+app = Noun(help="List, add, set, pause and resume lanes, and choose what the audit log tells of them.")
 Name = Annotated[str, typer.Argument(metavar="NAME", help="Name of the lane.", show_default=False)]
 
 
@@ -37,6 +37,7 @@ def list_(ctx: typer.Context, as_json: AsJson = False) -> None:
             Column("BLOCKED", right=True),
             Column("DEAD", right=True),
             Column("OLDEST READY"),
+            Column("AUDIT", optional=True),
             Column("PAUSED BY", optional=True),
             Column("REASON", optional=True, flexible=16),
         ],
@@ -50,6 +51,7 @@ def list_(ctx: typer.Context, as_json: AsJson = False) -> None:
                 lane.blocked,
                 lane.dead_letter,
                 output.ago(lane.oldest_ready_at, now),
+                lane.audit,
                 lane.paused_by or "-",
                 lane.pause_reason or "-",
             )
@@ -104,3 +106,24 @@ def resume(ctx: typer.Context, name: Name) -> None:
 app.command("set")(set_)
 app.command("share")(share)
 app.command("bounds")(bounds)
+
+
+@app.command("audit")
+def audit(
+    ctx: typer.Context,
+    name: Name,
+    mode: Annotated[
+        str,
+        typer.Argument(
+            metavar="MODE", help="ends: the ends of jobs; all: every transition.", show_default=False
+        ),
+    ],
+) -> None:
+    """Choose what of a lane goes into the audit log. What people do is always there."""
+    chosen = values.one_of("MODE", mode, ("ends", "all"))
+    changed = session_of(ctx).run_in_lane(name, calls.audit_lane(name, chosen))
+    output.note(
+        f'the audit log has {"every transition" if chosen == "all" else "the ends of jobs"} of lane "{name}"'
+        if changed
+        else f'lane "{name}" had it so already; nothing changed'
+    )

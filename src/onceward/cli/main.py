@@ -16,6 +16,7 @@ import typer
 from typer.main import get_command
 
 from onceward.cli import (
+    audit,
     bench,
     db,
     dead_letter,
@@ -46,7 +47,7 @@ class Root(Group):
 
     order: ClassVar[tuple[str, ...]] = (
         "db", "doctor", "worker", "workers", "job", "step", "workflow", "event", "lane", "limit", "schedule", "run",
-        "dead-letter", "delivery", "demo", "bench",
+        "dead-letter", "delivery", "audit", "demo", "bench",
     )  # fmt: skip
 
     def list_commands(self, ctx: Any) -> list[str]:
@@ -76,6 +77,7 @@ app.add_typer(schedule.app, name="schedule", rich_help_panel=LOOK)
 app.add_typer(run_noun.app, name="run", rich_help_panel=LOOK)
 app.add_typer(dead_letter.app, name="dead-letter", rich_help_panel=LOOK)
 app.add_typer(delivery.app, name="delivery", rich_help_panel=LOOK)
+app.add_typer(audit.app, name="audit", rich_help_panel=LOOK)
 app.command("demo", cls=Command, rich_help_panel=TRY)(demo.demo)
 app.command("bench", cls=Command, rich_help_panel=TRY)(bench.bench)
 

@@ -62,6 +62,17 @@ grant execute on function
   onceward.set_limit, onceward.drop_limit, onceward.resume_limit, onceward.set_share, onceward.set_bound, onceward.drop_bound
    to onceward_operator;
 
+-- The audit log: producers write into it and do not read it.
+grant select on onceward.audit_log, onceward.seals, onceward.audit_private, onceward.seal_private, onceward.seal_leaf_private
+   to onceward_worker, onceward_operator, onceward_auditor;
+grant execute on function onceward.actor to onceward_producer, onceward_worker, onceward_operator, onceward_auditor;
+grant execute on function onceward.record_event to onceward_producer, onceward_worker, onceward_operator;
+grant execute on function onceward.audit_of to onceward_worker, onceward_operator, onceward_auditor;
+grant execute on function onceward.seal to onceward_worker, onceward_operator, onceward_auditor;
+grant execute on function onceward.audit_page, onceward.seal_page, onceward.audit_status, onceward.seal_of, onceward.record_checkpoint
+   to onceward_operator, onceward_auditor;
+grant execute on function onceward.audit_lane, onceward.drop_audit to onceward_operator;
+
 -- Row-level security.  The owner's policy lets the engine's own functions work; everybody else sees their tenant.
 do $$
 declare
@@ -73,7 +84,37 @@ begin
   loop
     execute format('alter table onceward.%I enable row level security, force row level security', v_table);
     execute format('drop policy if exists owner_all on onceward.%I', v_table);
+    continue when v_table ~ '^(audit|seal|seal_leaf)_(private|default|\d{8})$';
     execute format('create policy owner_all on onceward.%I to onceward_owner using (true) with check (true)', v_table);
+  end loop;
+
+  -- The audit log is read and appended to, by its owner too.  Triggers stop whoever is above policies.
+  for v_table in
+    select c.relname from pg_catalog.pg_class as c
+     where c.relnamespace = 'onceward'::regnamespace and c.relkind in ('r', 'p')
+       and c.relname ~ '^(audit|seal|seal_leaf)_(private|default|\d{8})$'
+  loop
+    perform onceward.make_append_only(v_table);
+    execute format('drop policy if exists owner_reads on onceward.%I', v_table);
+    execute format('create policy owner_reads on onceward.%I for select to onceward_owner using (true)', v_table);
+    execute format('drop policy if exists owner_appends on onceward.%I', v_table);
+    execute format('create policy owner_appends on onceward.%I for insert to onceward_owner with check (true)', v_table);
+  end loop;
+  foreach v_table in array array['audit_private', 'seal_private', 'seal_leaf_private'] loop
+    execute format('drop trigger if exists append_only_rows on onceward.%I', v_table);
+    execute format('create trigger append_only_rows before update or delete on onceward.%I '
+                   'for each row execute function onceward.refuse_change()', v_table);
+  end loop;
+
+  -- Entries without a tenant are about what everybody shares, and for those who see all.
+  drop policy if exists own_tenant on onceward.audit_private;
+  create policy own_tenant on onceward.audit_private for select to onceward_worker, onceward_operator, onceward_auditor
+    using (tenant = (select onceward.current_tenant()) or (select onceward.sees_all_tenants()));
+  -- Seals are hashes, and belong to no tenant.
+  foreach v_table in array array['seal_private', 'seal_leaf_private'] loop
+    execute format('drop policy if exists everyone_reads on onceward.%I', v_table);
+    execute format('create policy everyone_reads on onceward.%I for select '
+                   'to onceward_worker, onceward_operator, onceward_auditor using (true)', v_table);
   end loop;
 
   foreach v_table in array array['job_private', 'archive_private', 'attempt_private', 'payload_edit_private', 'step_private',

@@ -1,10 +1,14 @@
-"""What keeps the lanes moving: promote due jobs, rescue those of dead workers, fire schedules, tidy up.  Done by every worker."""
+"""What keeps the lanes moving: promote due jobs, rescue those of dead workers, fire schedules, seal the audit log, tidy up.
+
+Done by every worker.
+"""
 
 from __future__ import annotations
 
 import random
 import time
 from collections.abc import Callable
+from datetime import timedelta
 
 from onceward import calls, logs
 from onceward.worker.link import Link
@@ -13,6 +17,8 @@ log = logs.get("onceward.worker")
 EVERY = 1.0
 THOROUGH_EVERY = 60.0
 TIDY_EVERY = 60.0
+# Of the fleet: a worker that comes sooner finds that another one has sealed.
+SEAL_EVERY = 10.0
 PARTITIONS_EVERY = 6 * 3600.0
 SHORTEST = 0.01
 
@@ -30,6 +36,7 @@ class Maintenance:
         self._next_promote = 0.0
         self._next_tick = 0.0
         self._next_tidy = time.monotonic() + TIDY_EVERY * random.random()  # noqa: S311 - spread, not secrecy
+        self._next_seal = time.monotonic() + SEAL_EVERY * random.random()  # noqa: S311 - spread, not secrecy
         self._next_partitions = 0.0
 
     def is_due(self, now: float) -> bool:
@@ -57,6 +64,8 @@ class Maintenance:
             if now >= self._next_partitions:
                 self._next_partitions = now + PARTITIONS_EVERY
                 await link.run(calls.ensure_partitions())
+            if now >= self._next_seal:
+                await self._seal(link)
             if now >= self._next_tidy:
                 self._next_tidy = now + TIDY_EVERY
                 await link.run(calls.tidy())
@@ -93,6 +102,14 @@ class Maintenance:
             self._wake()
         if found.missed:
             log.warning("slots_missed", count=found.missed)
+
+    async def _seal(self, link: Link) -> None:
+        sealed = await link.run(calls.seal(every=timedelta(seconds=SEAL_EVERY / 2)))
+        self._next_seal = time.monotonic() + SEAL_EVERY
+        if sealed.more:
+            # A backlog, as after an import: the rest is sealed in pieces, between other things.
+            await link.run(calls.seal())
+            self._next_seal = 0.0
 
     async def _rescue(self, link: Link, now: float) -> None:
         self._next_rescue = now + EVERY * random.uniform(0.5, 1.0)  # noqa: S311 - spread, not secrecy

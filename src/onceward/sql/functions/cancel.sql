@@ -30,6 +30,9 @@ begin
     update onceward.job_private as j
        set cancel_at = coalesce(j.cancel_at, onceward.now()), cancel_reason = coalesce(j.cancel_reason, left(p_reason, 2000))
      where j.id = p_job_id;
+    if v_job.cancel_at is null then
+      perform onceward.audit_job(v_job, 'job.cancel_requested', 'running', p_reason);
+    end if;
     return 'cancelling';
   end if;
   perform onceward.end_cancelled(v_job, coalesce(p_reason, v_job.cancel_reason));

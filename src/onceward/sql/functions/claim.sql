@@ -166,17 +166,17 @@ declare
   v_job   onceward.job_private;
 begin
   for v_lane in
-    select l.name, onceward.now() - p.max_wait as overdue
+    select l.name, onceward.now() - p.max_wait as overdue, p.audit = 'all' as audited
       from unnest(p_lanes) with ordinality as l (name, i)
       join onceward.lane_private as p on p.name = l.name and p.paused_at is null
      order by l.i
   loop
     exit when v_left <= 0;
-    if onceward.has_lines(v_lane.name) then
+    if v_lane.audited or onceward.has_lines(v_lane.name) then
       v_turns := coalesce(v_turns, (select coalesce(w.turns, '{}') from onceward.worker_private as w where w.id = p_worker_id));
       for v_job in
-        select * from onceward.claim_shares(p_worker_id, v_lane.name, v_left, v_left, null,
-                                            jsonb_build_object('after', v_turns -> v_lane.name), v_lane.overdue)
+        select * from onceward.claim_turns(v_lane.audited, p_worker_id, v_lane.name, v_left, v_left, null,
+                                           jsonb_build_object('after', v_turns -> v_lane.name), v_lane.overdue)
       loop
         if v_job.state = 'line' then
           v_turns := v_turns || jsonb_build_object(v_lane.name, v_job.line);

@@ -13,10 +13,11 @@ declare
   v_job   onceward.job_private;
   v_state text;
   v_cap   integer;
+  v_was   text := 'dead_letter';
 begin
   select * into v_job from onceward.job_private as j where j.id = p_job_id for update;
   if not found then
-    perform onceward.unarchive(p_job_id);
+    v_was := onceward.unarchive(p_job_id);
     select * into v_job from onceward.job_private as j where j.id = p_job_id for update;
   else
     perform onceward.check_tenant(v_job.tenant);
@@ -59,6 +60,9 @@ begin
     end if;
     perform onceward.delivery_follows(p_job_id, 'requeued', null);
   end if;
+  v_job.state := v_was;
+  perform onceward.audit_job(v_job, 'job.requeued', v_state, null, jsonb_build_object(
+    'run_at', p_run_at, 'payload_edited', case when p_payload <> v_job.payload then true end));
   if v_state = 'blocked' then
     perform onceward.ask_admission(v_job.tenant, v_job.concurrency_key);
   end if;
@@ -69,9 +73,9 @@ $$;
 comment on function onceward.requeue(uuid, jsonb, timestamptz) is
   'Runs a dead letter (or a cancelled or resolved job) again with fresh attempts, optionally with an edited payload; the old payload is kept.  Returns the new state.';
 
--- Bring a cancelled or resolved job back to the live table.
+-- Bring a cancelled or resolved job back to the live table.  Returns the state it was in.
 create or replace function onceward.unarchive(p_job_id uuid)
-  returns void
+  returns text
   language plpgsql
   set search_path = pg_catalog, pg_temp
 as $$
@@ -116,6 +120,7 @@ begin
      v_job.retry, v_job.headers, v_job.key, v_again, v_job.concurrency_key, v_job.concurrency_limit,
      onceward.now(), v_job.last_error, v_job.workflow_id, v_job.parent_id, v_job.node, v_job.after, v_job.after_policy,
      onceward.line_of((select l.fair from onceward.lane_private as l where l.name = v_job.lane), v_job.tenant, v_job.uses), v_job.uses);
+  return v_job.state;
 end;
 $$;
 
@@ -176,6 +181,7 @@ create or replace function onceward.set_resolve_check(p_task text, p_check regpr
 as $$
 declare
   v_name text;
+  v_was  text := (select t.resolve_check from onceward.task_private as t where t.name = p_task);
 begin
   select format('%I.%I', n.nspname, p.proname) into v_name
     from pg_proc as p
@@ -188,6 +194,10 @@ begin
   insert into onceward.task_private (name, resolve_check, first_seen_at, last_seen_at)
   values (p_task, v_name, onceward.now(), onceward.now())
       on conflict (name) do update set resolve_check = excluded.resolve_check;
+  if v_name is distinct from v_was then
+    perform onceward.audit('task.changed', p_entity_type => 'task', p_entity_id => p_task,
+      p_before => jsonb_build_object('resolve_check', v_was), p_after => jsonb_build_object('resolve_check', v_name));
+  end if;
 end;
 $$;
 comment on function onceward.set_resolve_check(text, regprocedure) is
@@ -216,6 +226,7 @@ begin
          awaits    = null,
          ready_seq = case when j.concurrency_key is null then nextval('onceward.ready_seq') end
    where j.id = p_job_id;
+  perform onceward.audit_job(v_job, 'job.run_now', case when v_job.concurrency_key is null then 'ready' else 'blocked' end);
   if v_job.concurrency_key is not null then
     perform onceward.ask_admission(v_job.tenant, v_job.concurrency_key);
   end if;

@@ -251,6 +251,9 @@ begin
     update onceward.delivery_private as d
        set state = v_new, ended_at = onceward.now(), last_error = coalesce(p_error - 'traceback', d.last_error)
      where d.id = p_job_id;
+    perform onceward.audit('delivery.' || v_new, p_tenant => v_was.tenant, p_job_id => p_job_id,
+      p_entity_type => 'delivery', p_entity_id => p_job_id::text, p_before => jsonb_build_object('state', v_was.state),
+      p_after => jsonb_build_object('state', v_new), p_meta => jsonb_build_object('kind', v_was.kind));
     if v_new <> 'cancelled' then
       perform onceward.alert_delivery(p_job_id);
     end if;

@@ -62,6 +62,9 @@ begin
          decided_by       = onceward.caller(),
          note             = left(trim(p_note), 2000)
    where d.id = p_delivery_id;
+  perform onceward.audit('delivery.decided', p_tenant => v_delivery.tenant, p_job_id => p_delivery_id,
+    p_entity_type => 'delivery', p_entity_id => p_delivery_id::text, p_before => '{"state": "uncertain"}',
+    p_after => jsonb_build_object('state', v_state), p_message => trim(p_note), p_meta => jsonb_build_object('decision', p_decision));
   if v_state = 'pending' then
     perform onceward.requeue(p_delivery_id);
   elsif v_job = 'dead_letter' then

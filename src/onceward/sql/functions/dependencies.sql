@@ -229,7 +229,13 @@ begin
        set awaits = null, state = n.state, ready_seq = n.seq
       from numbered as n
      where j.id = n.id
-    returning j.state, j.lane, j.tenant, j.concurrency_key
+    returning j.id, j.state, j.lane, j.task, j.tenant, j.concurrency_key
+  ), noted as (
+    insert into onceward.audit_private (at, kind, source, actor, role, tenant, job_id, before, after, meta)
+    select v_now, 'job.unblocked', 'engine', onceward.actor(), onceward.caller(), m.tenant, m.id, '{"state": "blocked"}',
+           jsonb_build_object('state', m.state), jsonb_build_object('lane', m.lane, 'task', m.task)
+      from moved as m
+     where onceward.audits_all(m.lane)
   ), asked as (
     insert into onceward.admission_private (tenant, concurrency_key)
     select distinct m.tenant, m.concurrency_key from moved as m where m.state = 'blocked'

@@ -37,6 +37,7 @@ declare
   v_fair    boolean;
   v_bounded boolean;
   v_line    text;
+  v_audit   boolean;
 begin
   -- Most jobs name only a task: the defaults need no checking.
   if num_nonnulls(p_run_at, p_expires_at, p_timeout, p_retry, p_tenant, p_concurrency_key, p_headers) > 0
@@ -58,8 +59,8 @@ begin
               else 'ready' end,
          exists (select from onceward.worker_private as w
                   where w.asleep_until > onceward.now() and w.retired_at is null and p_lane = any (w.lanes)),
-         l.fair, l.bounded
-    into v_cap, v_tenant, v_state, v_sleeper, v_fair, v_bounded
+         l.fair, l.bounded, l.audit = 'all'
+    into v_cap, v_tenant, v_state, v_sleeper, v_fair, v_bounded, v_audit
     from onceward.lane_private as l
    where l.name = p_lane;
   if v_cap is null or v_tenant is null or jsonb_typeof(p_payload) is distinct from 'object'
@@ -135,6 +136,10 @@ begin
     perform onceward.add_dependencies(array[job_id], p_after);
   elsif v_state = 'blocked' then
     perform onceward.ask_admission(v_tenant, p_concurrency_key);
+  end if;
+  if v_audit then
+    perform onceward.audit('job.enqueued', p_tenant => v_tenant, p_job_id => job_id,
+      p_after => jsonb_build_object('state', v_state), p_meta => jsonb_build_object('lane', p_lane, 'task', p_task));
   end if;
   -- What onceward.wake does.
   if v_sleeper and v_state <> 'scheduled' then

@@ -37,11 +37,12 @@ declare
   v_lane   record;
   v_uses   jsonb[];
   v_found  record;
+  v_new    uuid[];
 begin
   perform onceward.check_job_arguments(p_task, p_priority, p_run_at, p_expires_at, p_timeout, p_max_attempts,
                                        p_retry, p_tenant, p_concurrency_key, p_concurrency_limit, p_headers);
   v_tenant := onceward.tenant_for(p_tenant);
-  select l.max_payload_bytes, l.fair, l.bounded into v_lane from onceward.lane_private as l where l.name = p_lane;
+  select l.max_payload_bytes, l.fair, l.bounded, l.audit = 'all' as audited into v_lane from onceward.lane_private as l where l.name = p_lane;
   if not found then
     perform onceward.no_such_lane(p_lane);
   end if;
@@ -106,6 +107,13 @@ begin
     perform onceward.add_dependencies(array(select u.id from unnest(v_ids, v_held) as u (id, held) where u.id = u.held), p_after);
   elsif v_state = 'blocked' then
     perform onceward.ask_admission(v_tenant, p_concurrency_key);
+  end if;
+  if v_lane.audited then
+    v_new := array(select u.id from unnest(v_ids, v_held) as u (id, held) where u.id = u.held);
+    if v_new <> '{}' then
+      perform onceward.audit('job.enqueued', p_tenant => v_tenant, p_jobs => v_new,
+        p_after => jsonb_build_object('state', v_state), p_meta => jsonb_build_object('lane', p_lane, 'task', p_task));
+    end if;
   end if;
   if v_state <> 'scheduled' then
     perform onceward.wake(array[p_lane]);

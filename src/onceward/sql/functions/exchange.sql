@@ -49,19 +49,21 @@ begin
       return;
     end if;
     for v_lane in
-      select l.name, least(p_limits[l.i], p_max) as most, p_floors -> l.name as floors, onceward.now() - p.max_wait as overdue
+      select l.name, least(p_limits[l.i], p_max) as most, p_floors -> l.name as floors, onceward.now() - p.max_wait as overdue,
+             p.audit = 'all' as audited
         from unnest(p_lanes) with ordinality as l (name, i)
         join onceward.lane_private as p on p.name = l.name and p.paused_at is null
        order by l.i
     loop
       exit when v_left <= 0;
       continue when v_lane.most <= 0;
-      if (v_lane.floors is null or p_lines ? v_lane.name) and onceward.has_lines(v_lane.name) then
+      if v_lane.audited or ((v_lane.floors is null or p_lines ? v_lane.name) and onceward.has_lines(v_lane.name)) then
         return query
           select case j.state when 'line' then 'lines' else 'claimed' end, j.id, j.epoch, j.task, j.payload, j.lane, j.priority,
                  j.ready_seq, j.attempt, j.max_attempts, j.tenant, j.timeout, j.headers, j.key, j.line
-            from onceward.claim_shares(p_worker_id, v_lane.name, least(v_left, v_lane.most), coalesce(p_start, p_max) - v_count,
-                                       v_lane.floors, p_lines -> v_lane.name, v_lane.overdue) as j;
+            from onceward.claim_turns(v_lane.audited, p_worker_id, v_lane.name, least(v_left, v_lane.most),
+                                      coalesce(p_start, p_max) - v_count, v_lane.floors, p_lines -> v_lane.name,
+                                      v_lane.overdue) as j;
         get diagnostics v_got = row_count;
         v_got := v_got - 1;
       else

@@ -114,7 +114,7 @@ begin
     state := 'dead_letter';
   end if;
   perform onceward.record_attempt(v_job, case when v_again then 'failed' else 'dead_letter' end, v_error, retry_at);
-  perform onceward.end_attempt(v_job, state, retry_at, v_error - 'traceback');
+  perform onceward.end_attempt(v_job, case when v_again then 'failed' else state end, state, retry_at, v_error - 'traceback');
   perform onceward.give_place(v_job);
   return next;
 end;
@@ -125,10 +125,11 @@ comment on function onceward.fail(uuid, bigint, text, text, text, text, boolean,
 -- Leave `running`: to scheduled, ready or dead_letter.  The caller holds the row lock, has checked the epoch, and gives
 -- the place in a concurrency key to the next one (a job that is ready again keeps it).
 create or replace function onceward.end_attempt(
-  p_job    onceward.job_private,
-  p_state  text,
-  p_run_at timestamptz,
-  p_error  jsonb
+  p_job     onceward.job_private,
+  p_outcome text,
+  p_state   text,
+  p_run_at  timestamptz,
+  p_error   jsonb
 )
   returns void
   language plpgsql
@@ -144,6 +145,12 @@ begin
          dead_at    = case when p_state = 'dead_letter' then onceward.now() end,
          last_error = coalesce(p_error, j.last_error)
    where j.id = p_job.id;
+  if p_state = 'dead_letter' or onceward.audits_all(p_job.lane) then
+    -- Not the message of the error: it may quote what was worked on.
+    perform onceward.audit_job(p_job, 'job.' || p_outcome, p_state, null,
+      jsonb_build_object('error_type', p_error -> 'type', 'category', p_error -> 'category',
+                         'fingerprint', p_error -> 'fingerprint', 'run_at', p_run_at));
+  end if;
   if p_state = 'dead_letter' then
     perform onceward.ask_dependents(p_job.id, p_job.lane);
   end if;
@@ -203,7 +210,7 @@ begin
       format('snoozed %s times, the most allowed', v_job.snoozes), 'snoozes_used_up', null);
     state := 'dead_letter';
     perform onceward.record_attempt(v_job, 'dead_letter', v_error, null);
-    perform onceward.end_attempt(v_job, 'dead_letter', null, v_error);
+    perform onceward.end_attempt(v_job, 'dead_letter', 'dead_letter', null, v_error);
     perform onceward.give_place(v_job);
     return next;
     return;
@@ -215,7 +222,7 @@ begin
   update onceward.job_private as j
      set attempt = j.attempt - 1, snoozes = j.snoozes + case when p_counted then 1 else 0 end
    where j.id = p_job_id;
-  perform onceward.end_attempt(v_job, 'scheduled', run_at, null);
+  perform onceward.end_attempt(v_job, 'snoozed', 'scheduled', run_at, null);
   perform onceward.give_place(v_job);
   return next;
 end;
@@ -272,7 +279,7 @@ begin
     else
       perform onceward.record_attempt(v_job, 'released', null, onceward.now());
       update onceward.job_private as j set attempt = j.attempt - 1 where j.id = v_job.id;
-      perform onceward.end_attempt(v_job, 'ready', null, null);
+      perform onceward.end_attempt(v_job, 'released', 'ready', null, null);
       v_lanes := v_lanes || v_job.lane;
     end if;
     if p_unstarted then

@@ -69,6 +69,12 @@ begin
            g.retry, g.headers, g.key, g.concurrency_key, g.concurrency_limit, g.progress, g.last_error,
            g.workflow_id, g.parent_id, g.node, g.after, g.after_policy, g.uses
       from gone as g
+  ), noted as (
+    -- One entry for the whole batch (and tenant): see onceward.audit_of.
+    insert into onceward.audit_private (at, kind, source, actor, role, tenant, jobs)
+    select v_now, 'job.done', 'engine', onceward.actor(), onceward.caller(), g.tenant, array_agg(g.id)
+      from gone as g
+     group by g.tenant
   )
   select array_agg(g.id),
          array_agg(g.id) filter (where g.key_is_live),
@@ -177,6 +183,7 @@ begin
      v_job.worker_id, v_job.payload, v_job.expires_at, v_job.timeout, v_job.retry, v_job.headers, v_job.key,
      v_job.concurrency_key, v_job.concurrency_limit, v_job.progress, left(p_note, 2000), v_job.last_error,
      v_job.workflow_id, v_job.parent_id, v_job.node, v_job.after, v_job.after_policy, v_job.uses);
+  perform onceward.audit_job(v_job, 'job.' || p_state, p_state, p_note);
   if v_job.key_is_live then
     perform onceward.free_keys(array[p_job_id]);
   end if;

@@ -10,6 +10,9 @@ create or replace function onceward.add_lane(
   language plpgsql security definer
   set search_path = pg_catalog, pg_temp
 as $$
+declare
+  v_was  onceward.lane_private;
+  v_lane onceward.lane_private;
 begin
   if p_name is null or p_name !~ '^[A-Za-z0-9_.:-]{1,100}$' then
     perform onceward.bad_argument('lane', p_name, 'must be 1 to 100 letters, digits or . _ : -');
@@ -23,6 +26,7 @@ begin
   if p_max_wait < interval '0' or p_max_wait > interval '1 year' then
     perform onceward.bad_argument('max_wait', p_max_wait::text, 'must be between 0 (never) and 1 year');
   end if;
+  select * into v_was from onceward.lane_private as l where l.name = p_name for update;
   insert into onceward.lane_private as l (name, max_payload_bytes, max_result_bytes, fair, max_wait, created_at)
   values (p_name, coalesce(p_max_payload_bytes, 262144), coalesce(p_max_result_bytes, 262144), coalesce(p_fair, true),
           nullif(coalesce(p_max_wait, interval '5 minutes'), interval '0'), onceward.now())
@@ -31,8 +35,18 @@ begin
          max_result_bytes  = coalesce(p_max_result_bytes, l.max_result_bytes),
          fair              = coalesce(p_fair, l.fair),
          max_wait          = nullif(coalesce(p_max_wait, l.max_wait), interval '0')
-   where num_nonnulls(p_max_payload_bytes, p_max_result_bytes, p_fair, p_max_wait) > 0;
-  return found;
+   where num_nonnulls(p_max_payload_bytes, p_max_result_bytes, p_fair, p_max_wait) > 0
+  returning l.* into v_lane;
+  if v_lane.name is null then
+    return false;
+  end if;
+  if v_was.name is null then
+    perform onceward.audit('lane.created', p_entity_type => 'lane', p_entity_id => p_name, p_after => onceward.lane_settings(v_lane));
+  elsif v_was <> v_lane then
+    perform onceward.audit('lane.changed', p_entity_type => 'lane', p_entity_id => p_name, p_before => c.before, p_after => c.after)
+       from onceward.changed_settings(onceward.lane_settings(v_was), onceward.lane_settings(v_lane)) as c;
+  end if;
+  return true;
 end;
 $$;
 comment on function onceward.add_lane(text, integer, integer, boolean, interval) is
@@ -89,6 +103,8 @@ begin
      set paused_at = onceward.now(), paused_by = onceward.caller(), pause_reason = left(p_reason, 1000)
    where name = p_name and paused_at is null;
   if found then
+    perform onceward.audit('lane.paused', p_entity_type => 'lane', p_entity_id => p_name,
+      p_before => '{"paused": false}', p_after => '{"paused": true}', p_message => p_reason);
     return true;
   end if;
   if not exists (select from onceward.lane_private where name = p_name) then
@@ -110,6 +126,8 @@ begin
      set paused_at = null, paused_by = null, pause_reason = null
    where name = p_name and paused_at is not null;
   if found then
+    perform onceward.audit('lane.resumed', p_entity_type => 'lane', p_entity_id => p_name,
+      p_before => '{"paused": true}', p_after => '{"paused": false}');
     perform onceward.wake(array[p_name]);
     return true;
   end if;

@@ -176,6 +176,41 @@ begin
 end;
 $$;
 
+-- claim_shares, with an entry in the audit log per tenant for lanes that want every transition there.
+create or replace function onceward.claim_turns(
+  p_audit     boolean,
+  p_worker_id uuid,
+  p_lane      text,
+  p_max       integer,
+  p_start     integer,
+  p_floors    jsonb,
+  p_lines     jsonb,
+  p_overdue   timestamptz
+)
+  returns setof onceward.job_private
+  language plpgsql
+  set search_path = pg_catalog, pg_temp
+as $$
+begin
+  if not p_audit then
+    return query select * from onceward.claim_shares(p_worker_id, p_lane, p_max, p_start, p_floors, p_lines, p_overdue);
+    return;
+  end if;
+  return query
+    with claimed as materialized (
+      select * from onceward.claim_shares(p_worker_id, p_lane, p_max, p_start, p_floors, p_lines, p_overdue)
+    ), noted as (
+      insert into onceward.audit_private (at, kind, source, actor, role, tenant, jobs, before, after, meta)
+      select onceward.now(), 'job.claimed', 'engine', onceward.actor(), onceward.caller(), c.tenant, array_agg(c.id),
+             '{"state": "ready"}', '{"state": "running"}', jsonb_build_object('lane', p_lane, 'worker', p_worker_id)
+        from claimed as c
+       where c.state = 'running'
+       group by c.tenant
+    )
+    select * from claimed;
+end;
+$$;
+
 create or replace function onceward.set_share(p_lane text, p_tenant text, p_share integer)
   returns void
   language plpgsql security definer

@@ -1,4 +1,4 @@
--- Archive, attempts and steps are partitioned by day of the job's id.  Partitions are attached ahead of time; rows of a day
+-- Archive, attempts and steps are partitioned by day of the job's id, the audit log by its own day.  Partitions are attached ahead of time; rows of a day
 -- that has none go to the default partition and stay there.
 create or replace function onceward.ensure_partitions(p_days_ahead integer default 14)
   returns integer
@@ -15,26 +15,32 @@ declare
   v_made   integer := 0;
   v_key    text;
   v_taken  boolean;
+  v_from   text;
+  v_to     text;
 begin
   if p_days_ahead is null or p_days_ahead not between 0 and 366 then
     perform onceward.bad_argument('days_ahead', p_days_ahead::text, 'must be between 0 and 366');
   end if;
   -- One at a time; whoever comes second finds nothing to do.
   perform pg_advisory_xact_lock(hashtext('onceward.ensure_partitions'));
-  foreach v_parent in array array['archive', 'attempt', 'step'] loop
-    v_key := case v_parent when 'archive' then 'id' else 'job_id' end;
+  foreach v_parent in array array['archive', 'attempt', 'step', 'audit', 'seal_leaf'] loop
+    v_key := case v_parent when 'archive' then 'id' when 'audit' then 'at' when 'seal_leaf' then 'day' else 'job_id' end;
     for v_day in select generate_series(current_date - 1, current_date + p_days_ahead, interval '1 day')::date loop
       v_name := format('%s_%s', v_parent, to_char(v_day, 'YYYYMMDD'));
       continue when to_regclass(format('onceward.%I', v_name)) is not null;
-      execute format('select exists (select from onceward.%I where %I >= $1 and %I < $2)', v_parent || '_default', v_key, v_key)
-         into v_taken using onceward.id_at(v_day::timestamptz), onceward.id_at((v_day + 1)::timestamptz);
+      v_from := case when v_parent in ('audit', 'seal_leaf') then v_day::text else onceward.id_at(v_day::timestamptz)::text end;
+      v_to := case when v_parent in ('audit', 'seal_leaf') then (v_day + 1)::text else onceward.id_at((v_day + 1)::timestamptz)::text end;
+      execute format('select exists (select from onceward.%I where %I >= %L and %I < %L)', v_parent || '_default', v_key, v_from, v_key, v_to)
+         into v_taken;
       continue when v_taken;
       -- Attached, not created in place: attaching does not stop readers and writers of the parent.
       execute format('create table onceward.%I (like onceward.%I including all)', v_name, v_parent || '_private');
       execute format('alter table onceward.%I enable row level security, force row level security', v_name);
       execute format('alter table onceward.%I attach partition onceward.%I for values from (%L) to (%L)',
-                     v_parent || '_private', v_name,
-                     onceward.id_at(v_day::timestamptz), onceward.id_at((v_day + 1)::timestamptz));
+                     v_parent || '_private', v_name, v_from, v_to);
+      if v_parent in ('audit', 'seal_leaf') then
+        perform onceward.make_append_only(v_name);
+      end if;
       v_made := v_made + 1;
     end loop;
   end loop;
@@ -42,7 +48,7 @@ begin
 end;
 $$;
 comment on function onceward.ensure_partitions(integer) is
-  'Attaches the daily partitions of archive, attempts and steps for the days ahead.  Called by workers; harmless to repeat.';
+  'Attaches the daily partitions of archive, attempts, steps and the audit log for the days ahead.  Called by workers; harmless to repeat.';
 
 -- Rows that nobody needs any more.
 create or replace function onceward.tidy(p_limit integer default 1000)

@@ -36,7 +36,13 @@ begin
            awaits    = null
       from numbered as n
      where j.ctid = n.place
-    returning j.state, j.lane, j.tenant, j.concurrency_key
+    returning j.id, j.state, j.lane, j.task, j.tenant, j.concurrency_key
+  ), noted as (
+    insert into onceward.audit_private (at, kind, source, actor, role, tenant, job_id, before, after, meta)
+    select v_now, 'job.due', 'engine', onceward.actor(), onceward.caller(), m.tenant, m.id, '{"state": "scheduled"}',
+           jsonb_build_object('state', m.state), jsonb_build_object('lane', m.lane, 'task', m.task)
+      from moved as m
+     where onceward.audits_all(m.lane)
   )
   select count(*) filter (where m.state = 'ready'), array_agg(distinct m.lane) filter (where m.state = 'ready'),
          jsonb_agg(distinct jsonb_build_array(m.tenant, m.concurrency_key)) filter (where m.state = 'blocked'),
@@ -159,7 +165,13 @@ begin
        set state = 'ready', ready_seq = nextval('onceward.ready_seq')
       from (select unnest(n.places) as place from next_ones as n) as n
      where j.ctid = n.place
-    returning j.lane
+    returning j.id, j.lane, j.task, j.tenant
+  ), noted as (
+    insert into onceward.audit_private (at, kind, source, actor, role, tenant, job_id, before, after, meta)
+    select onceward.now(), 'job.admitted', 'engine', onceward.actor(), onceward.caller(), m.tenant, m.id,
+           '{"state": "blocked"}', '{"state": "ready"}', jsonb_build_object('lane', m.lane, 'task', m.task)
+      from moved as m
+     where onceward.audits_all(m.lane)
   )
   select (select count(*) from moved), (select array_agg(distinct m.lane) from moved as m),
          jsonb_agg(jsonb_build_array(n.tenant, n.concurrency_key)) filter (where n.n > cardinality(n.places))

@@ -93,11 +93,11 @@ begin
   end if;
   if p_job.attempt >= p_job.max_attempts then
     perform onceward.record_attempt(p_job, 'dead_letter', v_error, null);
-    perform onceward.end_attempt(p_job, 'dead_letter', null, v_error);
+    perform onceward.end_attempt(p_job, 'dead_letter', 'dead_letter', null, v_error);
     return 'dead_letter';
   end if;
   perform onceward.record_attempt(p_job, 'rescued', v_error, onceward.now());
-  perform onceward.end_attempt(p_job, 'ready', null, v_error);
+  perform onceward.end_attempt(p_job, 'rescued', 'ready', null, v_error);
   return 'ready';
 end;
 $$;

@@ -88,9 +88,14 @@ begin
     return next;
   end loop;
   -- Those that are gone from the code go on: to stop work is for a person to decide.
-  update onceward.schedule_private as s
-     set undeclared_at = onceward.now()
-   where s.app = p_app and s.source = 'code' and s.undeclared_at is null and s.tenant || '/' || s.name <> all (v_keep);
+  for v_row in
+    update onceward.schedule_private as s
+       set undeclared_at = onceward.now()
+     where s.app = p_app and s.source = 'code' and s.undeclared_at is null and s.tenant || '/' || s.name <> all (v_keep)
+    returning s.*
+  loop
+    perform onceward.audit_schedule(v_row, 'schedule.undeclared', '{"declared": true}', '{"declared": false}');
+  end loop;
 end;
 $$;
 comment on function onceward.declare_schedules(text, jsonb) is
@@ -206,6 +211,7 @@ begin
     v_new.changed_by := onceward.caller();
     insert into onceward.schedule_private select v_new.* on conflict do nothing;
     if found then
+      perform onceward.audit_schedule(v_new, 'schedule.created', null, onceward.schedule_settings(v_new));
       return query select 'created', v_new.next_slot, v_new.next_at;
       return;
     end if;
@@ -245,7 +251,10 @@ begin
   if not found then
     -- It was dropped meanwhile.
     return query select * from onceward.put_schedule(p_row);
+    return;
   end if;
+  perform onceward.audit_schedule(v_new, 'schedule.changed', c.before, c.after)
+     from onceward.changed_settings(onceward.schedule_settings(v_old), onceward.schedule_settings(v_new)) as c;
 end;
 $$;
 
@@ -284,7 +293,11 @@ begin
   update onceward.schedule_private as s
      set paused_at = onceward.now(), paused_by = onceward.caller(), pause_reason = left(p_reason, 1000), version = s.version + 1
    where s.id = v_row.id and s.paused_at is null;
-  return found;
+  if not found then
+    return false;
+  end if;
+  perform onceward.audit_schedule(v_row, 'schedule.paused', '{"paused": false}', '{"paused": true}', p_reason);
+  return true;
 end;
 $$;
 comment on function onceward.pause_schedule(text, text, text) is
@@ -315,6 +328,7 @@ begin
          next_at = case when s.next_at > onceward.now() then s.next_at else t.fire_at end
     from onceward.plan_ticks(v_row.plan, onceward.now(), null, 1) as t
    where s.id = v_row.id;
+  perform onceward.audit_schedule(v_row, 'schedule.resumed', '{"paused": true}', '{"paused": false}');
   return true;
 end;
 $$;
@@ -338,6 +352,7 @@ begin
     perform onceward.bad_argument('schedule', p_name, 'must enqueue what its lane takes', v_tick.reason);
   end if;
   perform onceward.note_tick(v_tick);
+  perform onceward.audit_schedule(v_row, 'schedule.run_now', p_job_id => v_tick.job_id);
   return v_tick.job_id;
 end;
 $$;
@@ -353,6 +368,7 @@ declare
   v_row onceward.schedule_private := onceward.schedule_for_update(p_name, p_tenant);
 begin
   delete from onceward.schedule_private as s where s.id = v_row.id;
+  perform onceward.audit_schedule(v_row, 'schedule.dropped', onceward.schedule_settings(v_row));
 end;
 $$;
 comment on function onceward.drop_schedule(text, text) is

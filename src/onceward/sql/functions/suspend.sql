@@ -44,7 +44,7 @@ as $$
 begin
   perform onceward.record_attempt(p_job, 'suspended', null, null);
   update onceward.job_private as j set attempt = j.attempt - 1, awaits = p_awaits where j.id = p_job.id;
-  perform onceward.end_attempt(p_job, p_state, p_run_at, null);
+  perform onceward.end_attempt(p_job, 'suspended', p_state, p_run_at, null);
   perform onceward.give_place(p_job);
 end;
 $$;

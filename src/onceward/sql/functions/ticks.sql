@@ -99,6 +99,7 @@ begin
     update onceward.schedule_private as s
        set paused_at = v_now, paused_by = 'onceward', pause_reason = 'it does not fire any more'
      where s.id = p_schedule.id;
+    perform onceward.audit_schedule(p_schedule, 'schedule.paused', '{"paused": false}', '{"paused": true}', 'it does not fire any more');
   end if;
   return next;
 end;

@@ -204,20 +204,21 @@ create or replace function onceward.requeue_workflow(p_workflow_id uuid)
   set search_path = pg_catalog, pg_temp
 as $$
 declare
-  v_job   record;
-  v_after uuid[];
+  v_id    uuid;
+  v_job   onceward.job_private;
   v_count integer := 0;
 begin
-  for v_job in
+  for v_id in
     select w.id from onceward.jobs_of_workflow(p_workflow_id) as w where w.state in ('dead_letter', 'cancelled') order by w.id
   loop
-    perform onceward.requeue(v_job.id);
-    select j.after into v_after from onceward.job_private as j where j.id = v_job.id;
-    if v_after is not null then
+    perform onceward.requeue(v_id);
+    select * into v_job from onceward.job_private as j where j.id = v_id;
+    if v_job.after is not null then
       -- Again after those that it waited for; what has ended well counts at once.
-      update onceward.job_private as j set state = 'blocked', ready_seq = null, awaits = 'jobs' where j.id = v_job.id;
-      delete from onceward.dependency_private as d where d.job_id = v_job.id;
-      perform onceward.add_dependencies(array[v_job.id], v_after);
+      update onceward.job_private as j set state = 'blocked', ready_seq = null, awaits = 'jobs' where j.id = v_id;
+      delete from onceward.dependency_private as d where d.job_id = v_id;
+      perform onceward.add_dependencies(array[v_id], v_job.after);
+      perform onceward.audit_job(v_job, 'job.waiting', 'blocked');
     end if;
     v_count := v_count + 1;
   end loop;
