@@ -141,7 +141,7 @@ def template(onceward_server):
                 db.call("begin_run", key="k", holder="h", tenant=tenant)
                 db.call("set_share", lane="default", tenant=tenant, share=2)
             db.call("set_bound", lane="reports", max_depth=1000)
-                db.call("seal")
+            db.call("seal")
         yield database
 
 
