@@ -30,6 +30,7 @@ from onceward.model import (
     WorkflowInfo,
     WorkflowJob,
 )
+from onceward.model_limits import BoundInfo, LimitInfo, ShareInfo
 from onceward.model_schedules import NextTick, RunInfo, ScheduleChange, ScheduleInfo, TickInfo
 
 TARGET = Path("docs/reference/cli.md")
@@ -73,7 +74,7 @@ Times are ISO 8601 in UTC, durations are numbers of seconds.
 
 WORDS = {
     "str": "string", "int": "integer", "bool": "boolean", "UUID": "UUID", "datetime": "time", "timedelta": "seconds",
-    "Json": "JSON", "None": "null", "list[str]": "array of string",
+    "Json": "JSON", "None": "null", "float": "number", "Answer": "string", "list[str]": "array of string",
     "list[UUID]": "array of UUID",
 }  # fmt: skip
 
@@ -141,6 +142,9 @@ SHAPES: dict[str, list[tuple[str, Shape]]] = {
     "onceward event emit": [("", ({"name": "string", "emitted": "boolean"}, False))],
     "onceward event list": [("", (EventInfo, True))],
     "onceward lane list": [("", (LaneInfo, True))],
+    "onceward lane bounds": [("bounds", (BoundInfo, True)), ("shares", (ShareInfo, True))],
+    "onceward limit list": [("", (LimitInfo, True))],
+    "onceward limit show": [("", (LimitInfo, True))],
     "onceward schedule list": [("", (ScheduleInfo, True))],
     "onceward schedule show": [
         ("", ({**record(ScheduleInfo), "next_ticks": "array", "ticks": "array"}, False)),

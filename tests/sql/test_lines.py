@@ -39,6 +39,18 @@ def test_a_quiet_tenant_is_served_beside_a_noisy_one(db):
     assert tenants(db.claims(50)) == {"noisy": 40, "quiet": 10}
 
 
+@pytest.mark.slow
+def test_ten_jobs_are_served_first_of_all_beside_two_hundred_thousand(db):
+    db.run("select onceward.enqueue_many('ocr', array_fill('{}'::jsonb, array[200000]), p_tenant => 'noisy')")
+    db.enqueue_many("ocr", [{}] * 10, tenant="quiet")
+    turns = Turns(db)
+
+    rounds = [tenants(turns.claim(10)) for _ in range(3)]
+
+    assert sum(served["quiet"] for served in rounds) == 10
+    assert rounds[0]["noisy"] > 0
+
+
 def test_a_quiet_tenant_is_served_beside_a_noisy_default_tenant(db):
     db.enqueue_many("ocr", [{}] * 2000)
     db.enqueue_many("ocr", [{}] * 10, tenant="quiet")

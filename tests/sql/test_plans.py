@@ -6,6 +6,7 @@ Counted, not explained: the counters of the transaction tell what the statements
 from __future__ import annotations
 
 import pytest
+from psycopg.types.json import Jsonb
 
 from tests.support.engine import Engine
 
@@ -112,6 +113,14 @@ class Reads:
         )
         return {row.name: (row.scans, row.tuples) for row in rows}
 
+    def counters(self):
+        """For those who look in between."""
+        return self._counters()
+
+    def after(self, before):
+        now = self._counters()
+        self.inside = {name: now[name][1] - before[name][1] for name in now}
+
     def were_few(self, asked: int, *, extra: int = EXTRA) -> bool:
         assert self.scans == 0, "the whole table was read"
         assert all(count <= asked * PER_JOB + extra for count in self.tuples.values()), self.tuples
@@ -163,6 +172,35 @@ def test_an_exchange_above_a_floor_does_not_walk_what_lies_below(million, reads)
 
     assert [row.ready_seq > floor for row in rows] == [True] * 50
     assert reads.were_few(50)
+
+
+@with_any_statistics
+def test_a_claim_from_lines_reads_the_jobs_it_takes_and_one_of_each_line(million, reads):
+    def enqueue_and_claim():
+        million.answer("set_limit", name="full", requests=1000, burst=10)
+        million.answer("set_limit", name="empty", requests=1)
+        for name in ("full", "empty"):
+            million.enqueue_many("ocr", [{}] * 500, uses=Jsonb([{"limit": name}]))
+        for tenant in range(20):
+            million.enqueue_many("ocr", [{}] * 20, tenant=f"t{tenant}")
+        before = reads.counters()
+        claims = million.claims(100, worker="w0")
+        reads.after(before)
+        return claims
+
+    claims = reads.of(enqueue_and_claim)
+
+    assert len(claims) == 100
+    # Each line is looked for, and a line with limits is looked at twice; a line without room is not walked.
+    assert reads.inside["onceward.job_ready_idx"] <= 100 * PER_JOB + EXTRA
+
+
+@with_any_statistics
+def test_a_lane_without_lines_pays_one_look_for_them(million, reads):
+    million_rows = reads.of(lambda: million.value("select onceward.has_lines('default')"))
+
+    assert million_rows is False
+    assert reads.were_few(0, extra=2)
 
 
 @with_any_statistics

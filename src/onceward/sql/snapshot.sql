@@ -11,7 +11,6 @@ create role onceward_worker nologin;
 -- sequences
 
 create sequence onceward.admission_private_id_seq as bigint;
-create sequence onceward.audit_seq as bigint;
 create sequence onceward.ready_seq as bigint;
 create sequence onceward.recheck_private_id_seq as bigint;
 
@@ -139,384 +138,6 @@ create table onceward.attempt_private (
   constraint attempt_outcome_known CHECK ((outcome = ANY (ARRAY['failed'::text, 'dead_letter'::text, 'snoozed'::text, 'suspended'::text, 'cancelled'::text, 'rescued'::text, 'released'::text]))),
   constraint attempt_private_pkey PRIMARY KEY (job_id, epoch)
 ) partition by RANGE (job_id);
--- row-level security: enabled and forced
-create table onceward.audit_20261115 (
-  seq bigint not null default nextval('onceward.audit_seq'::regclass),
-  xact xid8 not null default pg_current_xact_id(),
-  at timestamp with time zone not null,
-  kind text not null,
-  source text not null,
-  actor text not null,
-  role text not null,
-  tenant text,
-  job_id uuid,
-  jobs uuid[],
-  entity_type text,
-  entity_id text,
-  before jsonb,
-  after jsonb,
-  message text,
-  meta jsonb,
-  constraint audit_20261115_pkey PRIMARY KEY (seq, at),
-  constraint audit_source_known CHECK ((source = ANY (ARRAY['engine'::text, 'application'::text])))
-) -- a partition: FOR VALUES FROM ('2026-11-15 00:00:00+00') TO ('2026-11-16 00:00:00+00');
--- row-level security: enabled and forced
-create table onceward.audit_20261116 (
-  seq bigint not null default nextval('onceward.audit_seq'::regclass),
-  xact xid8 not null default pg_current_xact_id(),
-  at timestamp with time zone not null,
-  kind text not null,
-  source text not null,
-  actor text not null,
-  role text not null,
-  tenant text,
-  job_id uuid,
-  jobs uuid[],
-  entity_type text,
-  entity_id text,
-  before jsonb,
-  after jsonb,
-  message text,
-  meta jsonb,
-  constraint audit_20261116_pkey PRIMARY KEY (seq, at),
-  constraint audit_source_known CHECK ((source = ANY (ARRAY['engine'::text, 'application'::text])))
-) -- a partition: FOR VALUES FROM ('2026-11-16 00:00:00+00') TO ('2026-11-17 00:00:00+00');
--- row-level security: enabled and forced
-create table onceward.audit_20261117 (
-  seq bigint not null default nextval('onceward.audit_seq'::regclass),
-  xact xid8 not null default pg_current_xact_id(),
-  at timestamp with time zone not null,
-  kind text not null,
-  source text not null,
-  actor text not null,
-  role text not null,
-  tenant text,
-  job_id uuid,
-  jobs uuid[],
-  entity_type text,
-  entity_id text,
-  before jsonb,
-  after jsonb,
-  message text,
-  meta jsonb,
-  constraint audit_20261117_pkey PRIMARY KEY (seq, at),
-  constraint audit_source_known CHECK ((source = ANY (ARRAY['engine'::text, 'application'::text])))
-) -- a partition: FOR VALUES FROM ('2026-11-17 00:00:00+00') TO ('2026-11-18 00:00:00+00');
--- row-level security: enabled and forced
-create table onceward.audit_20261118 (
-  seq bigint not null default nextval('onceward.audit_seq'::regclass),
-  xact xid8 not null default pg_current_xact_id(),
-  at timestamp with time zone not null,
-  kind text not null,
-  source text not null,
-  actor text not null,
-  role text not null,
-  tenant text,
-  job_id uuid,
-  jobs uuid[],
-  entity_type text,
-  entity_id text,
-  before jsonb,
-  after jsonb,
-  message text,
-  meta jsonb,
-  constraint audit_20261118_pkey PRIMARY KEY (seq, at),
-  constraint audit_source_known CHECK ((source = ANY (ARRAY['engine'::text, 'application'::text])))
-) -- a partition: FOR VALUES FROM ('2026-11-18 00:00:00+00') TO ('2026-11-19 00:00:00+00');
--- row-level security: enabled and forced
-create table onceward.audit_20261119 (
-  seq bigint not null default nextval('onceward.audit_seq'::regclass),
-  xact xid8 not null default pg_current_xact_id(),
-  at timestamp with time zone not null,
-  kind text not null,
-  source text not null,
-  actor text not null,
-  role text not null,
-  tenant text,
-  job_id uuid,
-  jobs uuid[],
-  entity_type text,
-  entity_id text,
-  before jsonb,
-  after jsonb,
-  message text,
-  meta jsonb,
-  constraint audit_20261119_pkey PRIMARY KEY (seq, at),
-  constraint audit_source_known CHECK ((source = ANY (ARRAY['engine'::text, 'application'::text])))
-) -- a partition: FOR VALUES FROM ('2026-11-19 00:00:00+00') TO ('2026-11-20 00:00:00+00');
--- row-level security: enabled and forced
-create table onceward.audit_20261120 (
-  seq bigint not null default nextval('onceward.audit_seq'::regclass),
-  xact xid8 not null default pg_current_xact_id(),
-  at timestamp with time zone not null,
-  kind text not null,
-  source text not null,
-  actor text not null,
-  role text not null,
-  tenant text,
-  job_id uuid,
-  jobs uuid[],
-  entity_type text,
-  entity_id text,
-  before jsonb,
-  after jsonb,
-  message text,
-  meta jsonb,
-  constraint audit_20261120_pkey PRIMARY KEY (seq, at),
-  constraint audit_source_known CHECK ((source = ANY (ARRAY['engine'::text, 'application'::text])))
-) -- a partition: FOR VALUES FROM ('2026-11-20 00:00:00+00') TO ('2026-11-21 00:00:00+00');
--- row-level security: enabled and forced
-create table onceward.audit_20261121 (
-  seq bigint not null default nextval('onceward.audit_seq'::regclass),
-  xact xid8 not null default pg_current_xact_id(),
-  at timestamp with time zone not null,
-  kind text not null,
-  source text not null,
-  actor text not null,
-  role text not null,
-  tenant text,
-  job_id uuid,
-  jobs uuid[],
-  entity_type text,
-  entity_id text,
-  before jsonb,
-  after jsonb,
-  message text,
-  meta jsonb,
-  constraint audit_20261121_pkey PRIMARY KEY (seq, at),
-  constraint audit_source_known CHECK ((source = ANY (ARRAY['engine'::text, 'application'::text])))
-) -- a partition: FOR VALUES FROM ('2026-11-21 00:00:00+00') TO ('2026-11-22 00:00:00+00');
--- row-level security: enabled and forced
-create table onceward.audit_20261122 (
-  seq bigint not null default nextval('onceward.audit_seq'::regclass),
-  xact xid8 not null default pg_current_xact_id(),
-  at timestamp with time zone not null,
-  kind text not null,
-  source text not null,
-  actor text not null,
-  role text not null,
-  tenant text,
-  job_id uuid,
-  jobs uuid[],
-  entity_type text,
-  entity_id text,
-  before jsonb,
-  after jsonb,
-  message text,
-  meta jsonb,
-  constraint audit_20261122_pkey PRIMARY KEY (seq, at),
-  constraint audit_source_known CHECK ((source = ANY (ARRAY['engine'::text, 'application'::text])))
-) -- a partition: FOR VALUES FROM ('2026-11-22 00:00:00+00') TO ('2026-11-23 00:00:00+00');
--- row-level security: enabled and forced
-create table onceward.audit_20261123 (
-  seq bigint not null default nextval('onceward.audit_seq'::regclass),
-  xact xid8 not null default pg_current_xact_id(),
-  at timestamp with time zone not null,
-  kind text not null,
-  source text not null,
-  actor text not null,
-  role text not null,
-  tenant text,
-  job_id uuid,
-  jobs uuid[],
-  entity_type text,
-  entity_id text,
-  before jsonb,
-  after jsonb,
-  message text,
-  meta jsonb,
-  constraint audit_20261123_pkey PRIMARY KEY (seq, at),
-  constraint audit_source_known CHECK ((source = ANY (ARRAY['engine'::text, 'application'::text])))
-) -- a partition: FOR VALUES FROM ('2026-11-23 00:00:00+00') TO ('2026-11-24 00:00:00+00');
--- row-level security: enabled and forced
-create table onceward.audit_20261124 (
-  seq bigint not null default nextval('onceward.audit_seq'::regclass),
-  xact xid8 not null default pg_current_xact_id(),
-  at timestamp with time zone not null,
-  kind text not null,
-  source text not null,
-  actor text not null,
-  role text not null,
-  tenant text,
-  job_id uuid,
-  jobs uuid[],
-  entity_type text,
-  entity_id text,
-  before jsonb,
-  after jsonb,
-  message text,
-  meta jsonb,
-  constraint audit_20261124_pkey PRIMARY KEY (seq, at),
-  constraint audit_source_known CHECK ((source = ANY (ARRAY['engine'::text, 'application'::text])))
-) -- a partition: FOR VALUES FROM ('2026-11-24 00:00:00+00') TO ('2026-11-25 00:00:00+00');
--- row-level security: enabled and forced
-create table onceward.audit_20261125 (
-  seq bigint not null default nextval('onceward.audit_seq'::regclass),
-  xact xid8 not null default pg_current_xact_id(),
-  at timestamp with time zone not null,
-  kind text not null,
-  source text not null,
-  actor text not null,
-  role text not null,
-  tenant text,
-  job_id uuid,
-  jobs uuid[],
-  entity_type text,
-  entity_id text,
-  before jsonb,
-  after jsonb,
-  message text,
-  meta jsonb,
-  constraint audit_20261125_pkey PRIMARY KEY (seq, at),
-  constraint audit_source_known CHECK ((source = ANY (ARRAY['engine'::text, 'application'::text])))
-) -- a partition: FOR VALUES FROM ('2026-11-25 00:00:00+00') TO ('2026-11-26 00:00:00+00');
--- row-level security: enabled and forced
-create table onceward.audit_20261126 (
-  seq bigint not null default nextval('onceward.audit_seq'::regclass),
-  xact xid8 not null default pg_current_xact_id(),
-  at timestamp with time zone not null,
-  kind text not null,
-  source text not null,
-  actor text not null,
-  role text not null,
-  tenant text,
-  job_id uuid,
-  jobs uuid[],
-  entity_type text,
-  entity_id text,
-  before jsonb,
-  after jsonb,
-  message text,
-  meta jsonb,
-  constraint audit_20261126_pkey PRIMARY KEY (seq, at),
-  constraint audit_source_known CHECK ((source = ANY (ARRAY['engine'::text, 'application'::text])))
-) -- a partition: FOR VALUES FROM ('2026-11-26 00:00:00+00') TO ('2026-11-27 00:00:00+00');
--- row-level security: enabled and forced
-create table onceward.audit_20261127 (
-  seq bigint not null default nextval('onceward.audit_seq'::regclass),
-  xact xid8 not null default pg_current_xact_id(),
-  at timestamp with time zone not null,
-  kind text not null,
-  source text not null,
-  actor text not null,
-  role text not null,
-  tenant text,
-  job_id uuid,
-  jobs uuid[],
-  entity_type text,
-  entity_id text,
-  before jsonb,
-  after jsonb,
-  message text,
-  meta jsonb,
-  constraint audit_20261127_pkey PRIMARY KEY (seq, at),
-  constraint audit_source_known CHECK ((source = ANY (ARRAY['engine'::text, 'application'::text])))
-) -- a partition: FOR VALUES FROM ('2026-11-27 00:00:00+00') TO ('2026-11-28 00:00:00+00');
--- row-level security: enabled and forced
-create table onceward.audit_20261128 (
-  seq bigint not null default nextval('onceward.audit_seq'::regclass),
-  xact xid8 not null default pg_current_xact_id(),
-  at timestamp with time zone not null,
-  kind text not null,
-  source text not null,
-  actor text not null,
-  role text not null,
-  tenant text,
-  job_id uuid,
-  jobs uuid[],
-  entity_type text,
-  entity_id text,
-  before jsonb,
-  after jsonb,
-  message text,
-  meta jsonb,
-  constraint audit_20261128_pkey PRIMARY KEY (seq, at),
-  constraint audit_source_known CHECK ((source = ANY (ARRAY['engine'::text, 'application'::text])))
-) -- a partition: FOR VALUES FROM ('2026-11-28 00:00:00+00') TO ('2026-11-29 00:00:00+00');
--- row-level security: enabled and forced
-create table onceward.audit_20261129 (
-  seq bigint not null default nextval('onceward.audit_seq'::regclass),
-  xact xid8 not null default pg_current_xact_id(),
-  at timestamp with time zone not null,
-  kind text not null,
-  source text not null,
-  actor text not null,
-  role text not null,
-  tenant text,
-  job_id uuid,
-  jobs uuid[],
-  entity_type text,
-  entity_id text,
-  before jsonb,
-  after jsonb,
-  message text,
-  meta jsonb,
-  constraint audit_20261129_pkey PRIMARY KEY (seq, at),
-  constraint audit_source_known CHECK ((source = ANY (ARRAY['engine'::text, 'application'::text])))
-) -- a partition: FOR VALUES FROM ('2026-11-29 00:00:00+00') TO ('2026-11-30 00:00:00+00');
--- row-level security: enabled and forced
-create table onceward.audit_20261130 (
-  seq bigint not null default nextval('onceward.audit_seq'::regclass),
-  xact xid8 not null default pg_current_xact_id(),
-  at timestamp with time zone not null,
-  kind text not null,
-  source text not null,
-  actor text not null,
-  role text not null,
-  tenant text,
-  job_id uuid,
-  jobs uuid[],
-  entity_type text,
-  entity_id text,
-  before jsonb,
-  after jsonb,
-  message text,
-  meta jsonb,
-  constraint audit_20261130_pkey PRIMARY KEY (seq, at),
-  constraint audit_source_known CHECK ((source = ANY (ARRAY['engine'::text, 'application'::text])))
-) -- a partition: FOR VALUES FROM ('2026-11-30 00:00:00+00') TO ('2026-12-01 00:00:00+00');
--- row-level security: enabled and forced
-create table onceward.audit_default (
-  seq bigint not null default nextval('onceward.audit_seq'::regclass),
-  xact xid8 not null default pg_current_xact_id(),
-  at timestamp with time zone not null,
-  kind text not null,
-  source text not null,
-  actor text not null,
-  role text not null,
-  tenant text,
-  job_id uuid,
-  jobs uuid[],
-  entity_type text,
-  entity_id text,
-  before jsonb,
-  after jsonb,
-  message text,
-  meta jsonb,
-  constraint audit_default_pkey PRIMARY KEY (seq, at),
-  constraint audit_source_known CHECK ((source = ANY (ARRAY['engine'::text, 'application'::text])))
-) -- a partition: DEFAULT;
--- row-level security: enabled and forced
-create table onceward.audit_private (
-  seq bigint not null default nextval('onceward.audit_seq'::regclass),
-  xact xid8 not null default pg_current_xact_id(),
-  at timestamp with time zone not null,
-  kind text not null,
-  source text not null,
-  actor text not null,
-  role text not null,
-  tenant text,
-  job_id uuid,
-  jobs uuid[],
-  entity_type text,
-  entity_id text,
-  before jsonb,
-  after jsonb,
-  message text,
-  meta jsonb,
-  constraint audit_private_pkey PRIMARY KEY (seq, at),
-  constraint audit_source_known CHECK ((source = ANY (ARRAY['engine'::text, 'application'::text])))
-) partition by RANGE (at);
 -- row-level security: enabled and forced
 create table onceward.bound_private (
   lane text not null,
@@ -688,8 +309,6 @@ create table onceward.lane_private (
   fair boolean not null default true,
   max_wait interval default '00:05:00'::interval,
   bounded boolean not null default false,
-  audit text not null default 'ends'::text,
-  constraint lane_audit_known CHECK ((audit = ANY (ARRAY['ends'::text, 'all'::text]))),
   constraint lane_caps_positive CHECK (((max_payload_bytes > 0) AND (max_result_bytes > 0))),
   constraint lane_name_form CHECK ((name ~ '^[A-Za-z0-9_.:-]{1,100}$'::text)),
   constraint lane_private_pkey PRIMARY KEY (name)
@@ -825,170 +444,6 @@ create table onceward.schedule_private (
   constraint schedule_source_known CHECK ((source = ANY (ARRAY['code'::text, 'person'::text])))
 ) with (fillfactor=50);
 -- row-level security: enabled and forced
-create table onceward.seal_leaf_20261115 (
-  number bigint not null,
-  day date not null,
-  seqs bigint[] not null,
-  leaves bytea not null,
-  constraint seal_leaf_20261115_pkey PRIMARY KEY (number, day)
-) -- a partition: FOR VALUES FROM ('2026-11-15') TO ('2026-11-16');
--- row-level security: enabled and forced
-create table onceward.seal_leaf_20261116 (
-  number bigint not null,
-  day date not null,
-  seqs bigint[] not null,
-  leaves bytea not null,
-  constraint seal_leaf_20261116_pkey PRIMARY KEY (number, day)
-) -- a partition: FOR VALUES FROM ('2026-11-16') TO ('2026-11-17');
--- row-level security: enabled and forced
-create table onceward.seal_leaf_20261117 (
-  number bigint not null,
-  day date not null,
-  seqs bigint[] not null,
-  leaves bytea not null,
-  constraint seal_leaf_20261117_pkey PRIMARY KEY (number, day)
-) -- a partition: FOR VALUES FROM ('2026-11-17') TO ('2026-11-18');
--- row-level security: enabled and forced
-create table onceward.seal_leaf_20261118 (
-  number bigint not null,
-  day date not null,
-  seqs bigint[] not null,
-  leaves bytea not null,
-  constraint seal_leaf_20261118_pkey PRIMARY KEY (number, day)
-) -- a partition: FOR VALUES FROM ('2026-11-18') TO ('2026-11-19');
--- row-level security: enabled and forced
-create table onceward.seal_leaf_20261119 (
-  number bigint not null,
-  day date not null,
-  seqs bigint[] not null,
-  leaves bytea not null,
-  constraint seal_leaf_20261119_pkey PRIMARY KEY (number, day)
-) -- a partition: FOR VALUES FROM ('2026-11-19') TO ('2026-11-20');
--- row-level security: enabled and forced
-create table onceward.seal_leaf_20261120 (
-  number bigint not null,
-  day date not null,
-  seqs bigint[] not null,
-  leaves bytea not null,
-  constraint seal_leaf_20261120_pkey PRIMARY KEY (number, day)
-) -- a partition: FOR VALUES FROM ('2026-11-20') TO ('2026-11-21');
--- row-level security: enabled and forced
-create table onceward.seal_leaf_20261121 (
-  number bigint not null,
-  day date not null,
-  seqs bigint[] not null,
-  leaves bytea not null,
-  constraint seal_leaf_20261121_pkey PRIMARY KEY (number, day)
-) -- a partition: FOR VALUES FROM ('2026-11-21') TO ('2026-11-22');
--- row-level security: enabled and forced
-create table onceward.seal_leaf_20261122 (
-  number bigint not null,
-  day date not null,
-  seqs bigint[] not null,
-  leaves bytea not null,
-  constraint seal_leaf_20261122_pkey PRIMARY KEY (number, day)
-) -- a partition: FOR VALUES FROM ('2026-11-22') TO ('2026-11-23');
--- row-level security: enabled and forced
-create table onceward.seal_leaf_20261123 (
-  number bigint not null,
-  day date not null,
-  seqs bigint[] not null,
-  leaves bytea not null,
-  constraint seal_leaf_20261123_pkey PRIMARY KEY (number, day)
-) -- a partition: FOR VALUES FROM ('2026-11-23') TO ('2026-11-24');
--- row-level security: enabled and forced
-create table onceward.seal_leaf_20261124 (
-  number bigint not null,
-  day date not null,
-  seqs bigint[] not null,
-  leaves bytea not null,
-  constraint seal_leaf_20261124_pkey PRIMARY KEY (number, day)
-) -- a partition: FOR VALUES FROM ('2026-11-24') TO ('2026-11-25');
--- row-level security: enabled and forced
-create table onceward.seal_leaf_20261125 (
-  number bigint not null,
-  day date not null,
-  seqs bigint[] not null,
-  leaves bytea not null,
-  constraint seal_leaf_20261125_pkey PRIMARY KEY (number, day)
-) -- a partition: FOR VALUES FROM ('2026-11-25') TO ('2026-11-26');
--- row-level security: enabled and forced
-create table onceward.seal_leaf_20261126 (
-  number bigint not null,
-  day date not null,
-  seqs bigint[] not null,
-  leaves bytea not null,
-  constraint seal_leaf_20261126_pkey PRIMARY KEY (number, day)
-) -- a partition: FOR VALUES FROM ('2026-11-26') TO ('2026-11-27');
--- row-level security: enabled and forced
-create table onceward.seal_leaf_20261127 (
-  number bigint not null,
-  day date not null,
-  seqs bigint[] not null,
-  leaves bytea not null,
-  constraint seal_leaf_20261127_pkey PRIMARY KEY (number, day)
-) -- a partition: FOR VALUES FROM ('2026-11-27') TO ('2026-11-28');
--- row-level security: enabled and forced
-create table onceward.seal_leaf_20261128 (
-  number bigint not null,
-  day date not null,
-  seqs bigint[] not null,
-  leaves bytea not null,
-  constraint seal_leaf_20261128_pkey PRIMARY KEY (number, day)
-) -- a partition: FOR VALUES FROM ('2026-11-28') TO ('2026-11-29');
--- row-level security: enabled and forced
-create table onceward.seal_leaf_20261129 (
-  number bigint not null,
-  day date not null,
-  seqs bigint[] not null,
-  leaves bytea not null,
-  constraint seal_leaf_20261129_pkey PRIMARY KEY (number, day)
-) -- a partition: FOR VALUES FROM ('2026-11-29') TO ('2026-11-30');
--- row-level security: enabled and forced
-create table onceward.seal_leaf_20261130 (
-  number bigint not null,
-  day date not null,
-  seqs bigint[] not null,
-  leaves bytea not null,
-  constraint seal_leaf_20261130_pkey PRIMARY KEY (number, day)
-) -- a partition: FOR VALUES FROM ('2026-11-30') TO ('2026-12-01');
--- row-level security: enabled and forced
-create table onceward.seal_leaf_default (
-  number bigint not null,
-  day date not null,
-  seqs bigint[] not null,
-  leaves bytea not null,
-  constraint seal_leaf_default_pkey PRIMARY KEY (number, day)
-) -- a partition: DEFAULT;
--- row-level security: enabled and forced
-create table onceward.seal_leaf_private (
-  number bigint not null,
-  day date not null,
-  seqs bigint[] not null,
-  leaves bytea not null,
-  constraint seal_leaf_private_pkey PRIMARY KEY (number, day)
-) partition by RANGE (day);
--- row-level security: enabled and forced
-create table onceward.seal_private (
-  number bigint not null,
-  day date,
-  above_seq bigint not null,
-  after_xact xid8 not null,
-  after_seq bigint not null,
-  upto_xact xid8 not null,
-  upto_seq bigint not null,
-  top_seq bigint not null,
-  entries bigint not null,
-  total bigint not null,
-  root bytea not null,
-  previous bytea not null,
-  head bytea not null,
-  peaks bytea[] not null,
-  at timestamp with time zone not null,
-  constraint seal_hashes_whole CHECK (((length(root) = 32) AND (length(previous) = 32) AND (length(head) = 32))),
-  constraint seal_private_pkey PRIMARY KEY (number)
-);
--- row-level security: enabled and forced
 create table onceward.share_private (
   lane text not null,
   tenant text not null,
@@ -1091,96 +546,6 @@ create table onceward.worker_private (
 
 CREATE INDEX archive_default_workflow_id_idx ON onceward.archive_default USING btree (workflow_id) WHERE (workflow_id IS NOT NULL);
 CREATE INDEX archive_workflow_idx ON ONLY onceward.archive_private USING btree (workflow_id) WHERE (workflow_id IS NOT NULL);
-CREATE INDEX audit_20261115_at_idx ON onceward.audit_20261115 USING btree (at);
-CREATE INDEX audit_20261115_entity_type_entity_id_idx ON onceward.audit_20261115 USING btree (entity_type, entity_id) WHERE (entity_type IS NOT NULL);
-CREATE INDEX audit_20261115_job_id_idx ON onceward.audit_20261115 USING btree (job_id) WHERE (job_id IS NOT NULL);
-CREATE INDEX audit_20261115_kind_seq_idx ON onceward.audit_20261115 USING btree (kind, seq) WHERE (kind = ANY (ARRAY['audit.checkpoint'::text, 'audit.dropped'::text]));
-CREATE INDEX audit_20261115_xact_seq_idx ON onceward.audit_20261115 USING btree (xact, seq);
-CREATE INDEX audit_20261116_at_idx ON onceward.audit_20261116 USING btree (at);
-CREATE INDEX audit_20261116_entity_type_entity_id_idx ON onceward.audit_20261116 USING btree (entity_type, entity_id) WHERE (entity_type IS NOT NULL);
-CREATE INDEX audit_20261116_job_id_idx ON onceward.audit_20261116 USING btree (job_id) WHERE (job_id IS NOT NULL);
-CREATE INDEX audit_20261116_kind_seq_idx ON onceward.audit_20261116 USING btree (kind, seq) WHERE (kind = ANY (ARRAY['audit.checkpoint'::text, 'audit.dropped'::text]));
-CREATE INDEX audit_20261116_xact_seq_idx ON onceward.audit_20261116 USING btree (xact, seq);
-CREATE INDEX audit_20261117_at_idx ON onceward.audit_20261117 USING btree (at);
-CREATE INDEX audit_20261117_entity_type_entity_id_idx ON onceward.audit_20261117 USING btree (entity_type, entity_id) WHERE (entity_type IS NOT NULL);
-CREATE INDEX audit_20261117_job_id_idx ON onceward.audit_20261117 USING btree (job_id) WHERE (job_id IS NOT NULL);
-CREATE INDEX audit_20261117_kind_seq_idx ON onceward.audit_20261117 USING btree (kind, seq) WHERE (kind = ANY (ARRAY['audit.checkpoint'::text, 'audit.dropped'::text]));
-CREATE INDEX audit_20261117_xact_seq_idx ON onceward.audit_20261117 USING btree (xact, seq);
-CREATE INDEX audit_20261118_at_idx ON onceward.audit_20261118 USING btree (at);
-CREATE INDEX audit_20261118_entity_type_entity_id_idx ON onceward.audit_20261118 USING btree (entity_type, entity_id) WHERE (entity_type IS NOT NULL);
-CREATE INDEX audit_20261118_job_id_idx ON onceward.audit_20261118 USING btree (job_id) WHERE (job_id IS NOT NULL);
-CREATE INDEX audit_20261118_kind_seq_idx ON onceward.audit_20261118 USING btree (kind, seq) WHERE (kind = ANY (ARRAY['audit.checkpoint'::text, 'audit.dropped'::text]));
-CREATE INDEX audit_20261118_xact_seq_idx ON onceward.audit_20261118 USING btree (xact, seq);
-CREATE INDEX audit_20261119_at_idx ON onceward.audit_20261119 USING btree (at);
-CREATE INDEX audit_20261119_entity_type_entity_id_idx ON onceward.audit_20261119 USING btree (entity_type, entity_id) WHERE (entity_type IS NOT NULL);
-CREATE INDEX audit_20261119_job_id_idx ON onceward.audit_20261119 USING btree (job_id) WHERE (job_id IS NOT NULL);
-CREATE INDEX audit_20261119_kind_seq_idx ON onceward.audit_20261119 USING btree (kind, seq) WHERE (kind = ANY (ARRAY['audit.checkpoint'::text, 'audit.dropped'::text]));
-CREATE INDEX audit_20261119_xact_seq_idx ON onceward.audit_20261119 USING btree (xact, seq);
-CREATE INDEX audit_20261120_at_idx ON onceward.audit_20261120 USING btree (at);
-CREATE INDEX audit_20261120_entity_type_entity_id_idx ON onceward.audit_20261120 USING btree (entity_type, entity_id) WHERE (entity_type IS NOT NULL);
-CREATE INDEX audit_20261120_job_id_idx ON onceward.audit_20261120 USING btree (job_id) WHERE (job_id IS NOT NULL);
-CREATE INDEX audit_20261120_kind_seq_idx ON onceward.audit_20261120 USING btree (kind, seq) WHERE (kind = ANY (ARRAY['audit.checkpoint'::text, 'audit.dropped'::text]));
-CREATE INDEX audit_20261120_xact_seq_idx ON onceward.audit_20261120 USING btree (xact, seq);
-CREATE INDEX audit_20261121_at_idx ON onceward.audit_20261121 USING btree (at);
-CREATE INDEX audit_20261121_entity_type_entity_id_idx ON onceward.audit_20261121 USING btree (entity_type, entity_id) WHERE (entity_type IS NOT NULL);
-CREATE INDEX audit_20261121_job_id_idx ON onceward.audit_20261121 USING btree (job_id) WHERE (job_id IS NOT NULL);
-CREATE INDEX audit_20261121_kind_seq_idx ON onceward.audit_20261121 USING btree (kind, seq) WHERE (kind = ANY (ARRAY['audit.checkpoint'::text, 'audit.dropped'::text]));
-CREATE INDEX audit_20261121_xact_seq_idx ON onceward.audit_20261121 USING btree (xact, seq);
-CREATE INDEX audit_20261122_at_idx ON onceward.audit_20261122 USING btree (at);
-CREATE INDEX audit_20261122_entity_type_entity_id_idx ON onceward.audit_20261122 USING btree (entity_type, entity_id) WHERE (entity_type IS NOT NULL);
-CREATE INDEX audit_20261122_job_id_idx ON onceward.audit_20261122 USING btree (job_id) WHERE (job_id IS NOT NULL);
-CREATE INDEX audit_20261122_kind_seq_idx ON onceward.audit_20261122 USING btree (kind, seq) WHERE (kind = ANY (ARRAY['audit.checkpoint'::text, 'audit.dropped'::text]));
-CREATE INDEX audit_20261122_xact_seq_idx ON onceward.audit_20261122 USING btree (xact, seq);
-CREATE INDEX audit_20261123_at_idx ON onceward.audit_20261123 USING btree (at);
-CREATE INDEX audit_20261123_entity_type_entity_id_idx ON onceward.audit_20261123 USING btree (entity_type, entity_id) WHERE (entity_type IS NOT NULL);
-CREATE INDEX audit_20261123_job_id_idx ON onceward.audit_20261123 USING btree (job_id) WHERE (job_id IS NOT NULL);
-CREATE INDEX audit_20261123_kind_seq_idx ON onceward.audit_20261123 USING btree (kind, seq) WHERE (kind = ANY (ARRAY['audit.checkpoint'::text, 'audit.dropped'::text]));
-CREATE INDEX audit_20261123_xact_seq_idx ON onceward.audit_20261123 USING btree (xact, seq);
-CREATE INDEX audit_20261124_at_idx ON onceward.audit_20261124 USING btree (at);
-CREATE INDEX audit_20261124_entity_type_entity_id_idx ON onceward.audit_20261124 USING btree (entity_type, entity_id) WHERE (entity_type IS NOT NULL);
-CREATE INDEX audit_20261124_job_id_idx ON onceward.audit_20261124 USING btree (job_id) WHERE (job_id IS NOT NULL);
-CREATE INDEX audit_20261124_kind_seq_idx ON onceward.audit_20261124 USING btree (kind, seq) WHERE (kind = ANY (ARRAY['audit.checkpoint'::text, 'audit.dropped'::text]));
-CREATE INDEX audit_20261124_xact_seq_idx ON onceward.audit_20261124 USING btree (xact, seq);
-CREATE INDEX audit_20261125_at_idx ON onceward.audit_20261125 USING btree (at);
-CREATE INDEX audit_20261125_entity_type_entity_id_idx ON onceward.audit_20261125 USING btree (entity_type, entity_id) WHERE (entity_type IS NOT NULL);
-CREATE INDEX audit_20261125_job_id_idx ON onceward.audit_20261125 USING btree (job_id) WHERE (job_id IS NOT NULL);
-CREATE INDEX audit_20261125_kind_seq_idx ON onceward.audit_20261125 USING btree (kind, seq) WHERE (kind = ANY (ARRAY['audit.checkpoint'::text, 'audit.dropped'::text]));
-CREATE INDEX audit_20261125_xact_seq_idx ON onceward.audit_20261125 USING btree (xact, seq);
-CREATE INDEX audit_20261126_at_idx ON onceward.audit_20261126 USING btree (at);
-CREATE INDEX audit_20261126_entity_type_entity_id_idx ON onceward.audit_20261126 USING btree (entity_type, entity_id) WHERE (entity_type IS NOT NULL);
-CREATE INDEX audit_20261126_job_id_idx ON onceward.audit_20261126 USING btree (job_id) WHERE (job_id IS NOT NULL);
-CREATE INDEX audit_20261126_kind_seq_idx ON onceward.audit_20261126 USING btree (kind, seq) WHERE (kind = ANY (ARRAY['audit.checkpoint'::text, 'audit.dropped'::text]));
-CREATE INDEX audit_20261126_xact_seq_idx ON onceward.audit_20261126 USING btree (xact, seq);
-CREATE INDEX audit_20261127_at_idx ON onceward.audit_20261127 USING btree (at);
-CREATE INDEX audit_20261127_entity_type_entity_id_idx ON onceward.audit_20261127 USING btree (entity_type, entity_id) WHERE (entity_type IS NOT NULL);
-CREATE INDEX audit_20261127_job_id_idx ON onceward.audit_20261127 USING btree (job_id) WHERE (job_id IS NOT NULL);
-CREATE INDEX audit_20261127_kind_seq_idx ON onceward.audit_20261127 USING btree (kind, seq) WHERE (kind = ANY (ARRAY['audit.checkpoint'::text, 'audit.dropped'::text]));
-CREATE INDEX audit_20261127_xact_seq_idx ON onceward.audit_20261127 USING btree (xact, seq);
-CREATE INDEX audit_20261128_at_idx ON onceward.audit_20261128 USING btree (at);
-CREATE INDEX audit_20261128_entity_type_entity_id_idx ON onceward.audit_20261128 USING btree (entity_type, entity_id) WHERE (entity_type IS NOT NULL);
-CREATE INDEX audit_20261128_job_id_idx ON onceward.audit_20261128 USING btree (job_id) WHERE (job_id IS NOT NULL);
-CREATE INDEX audit_20261128_kind_seq_idx ON onceward.audit_20261128 USING btree (kind, seq) WHERE (kind = ANY (ARRAY['audit.checkpoint'::text, 'audit.dropped'::text]));
-CREATE INDEX audit_20261128_xact_seq_idx ON onceward.audit_20261128 USING btree (xact, seq);
-CREATE INDEX audit_20261129_at_idx ON onceward.audit_20261129 USING btree (at);
-CREATE INDEX audit_20261129_entity_type_entity_id_idx ON onceward.audit_20261129 USING btree (entity_type, entity_id) WHERE (entity_type IS NOT NULL);
-CREATE INDEX audit_20261129_job_id_idx ON onceward.audit_20261129 USING btree (job_id) WHERE (job_id IS NOT NULL);
-CREATE INDEX audit_20261129_kind_seq_idx ON onceward.audit_20261129 USING btree (kind, seq) WHERE (kind = ANY (ARRAY['audit.checkpoint'::text, 'audit.dropped'::text]));
-CREATE INDEX audit_20261129_xact_seq_idx ON onceward.audit_20261129 USING btree (xact, seq);
-CREATE INDEX audit_20261130_at_idx ON onceward.audit_20261130 USING btree (at);
-CREATE INDEX audit_20261130_entity_type_entity_id_idx ON onceward.audit_20261130 USING btree (entity_type, entity_id) WHERE (entity_type IS NOT NULL);
-CREATE INDEX audit_20261130_job_id_idx ON onceward.audit_20261130 USING btree (job_id) WHERE (job_id IS NOT NULL);
-CREATE INDEX audit_20261130_kind_seq_idx ON onceward.audit_20261130 USING btree (kind, seq) WHERE (kind = ANY (ARRAY['audit.checkpoint'::text, 'audit.dropped'::text]));
-CREATE INDEX audit_20261130_xact_seq_idx ON onceward.audit_20261130 USING btree (xact, seq);
-CREATE INDEX audit_at_idx ON ONLY onceward.audit_private USING btree (at);
-CREATE INDEX audit_default_at_idx ON onceward.audit_default USING btree (at);
-CREATE INDEX audit_default_entity_type_entity_id_idx ON onceward.audit_default USING btree (entity_type, entity_id) WHERE (entity_type IS NOT NULL);
-CREATE INDEX audit_default_job_id_idx ON onceward.audit_default USING btree (job_id) WHERE (job_id IS NOT NULL);
-CREATE INDEX audit_default_kind_seq_idx ON onceward.audit_default USING btree (kind, seq) WHERE (kind = ANY (ARRAY['audit.checkpoint'::text, 'audit.dropped'::text]));
-CREATE INDEX audit_default_xact_seq_idx ON onceward.audit_default USING btree (xact, seq);
-CREATE INDEX audit_entity_idx ON ONLY onceward.audit_private USING btree (entity_type, entity_id) WHERE (entity_type IS NOT NULL);
-CREATE INDEX audit_job_idx ON ONLY onceward.audit_private USING btree (job_id) WHERE (job_id IS NOT NULL);
-CREATE INDEX audit_order_idx ON ONLY onceward.audit_private USING btree (xact, seq);
-CREATE INDEX audit_own_idx ON ONLY onceward.audit_private USING btree (kind, seq) WHERE (kind = ANY (ARRAY['audit.checkpoint'::text, 'audit.dropped'::text]));
 CREATE INDEX delivery_trouble_idx ON onceward.delivery_private USING btree (state, id) WHERE (state = ANY (ARRAY['uncertain'::text, 'abandoned'::text]));
 CREATE INDEX dependency_after_idx ON onceward.dependency_private USING btree (after_id);
 CREATE INDEX dependency_outcome_idx ON onceward.dependency_private USING btree (job_id, outcome);
@@ -1211,11 +576,6 @@ create policy owner_all on onceward.archive_private for all to onceward_owner us
 create policy owner_all on onceward.attempt_default for all to onceward_owner using (true) with check (true);
 create policy own_tenant on onceward.attempt_private for select to onceward_auditor, onceward_operator, onceward_producer, onceward_worker using (((tenant = ( SELECT onceward.current_tenant() AS current_tenant)) OR ( SELECT onceward.sees_all_tenants() AS sees_all_tenants)));
 create policy owner_all on onceward.attempt_private for all to onceward_owner using (true) with check (true);
-create policy owner_appends on onceward.audit_default for insert to onceward_owner with check (true);
-create policy owner_reads on onceward.audit_default for select to onceward_owner using (true);
-create policy own_tenant on onceward.audit_private for select to onceward_auditor, onceward_operator, onceward_worker using (((tenant = ( SELECT onceward.current_tenant() AS current_tenant)) OR ( SELECT onceward.sees_all_tenants() AS sees_all_tenants)));
-create policy owner_appends on onceward.audit_private for insert to onceward_owner with check (true);
-create policy owner_reads on onceward.audit_private for select to onceward_owner using (true);
 create policy owner_all on onceward.bound_private for all to onceward_owner using (true) with check (true);
 create policy owner_all on onceward.bucket_private for all to onceward_owner using (true) with check (true);
 create policy everyone_reads on onceward.code_private for select to onceward_auditor, onceward_operator, onceward_producer, onceward_worker using (true);
@@ -1245,14 +605,6 @@ create policy own_tenant on onceward.run_private for select to onceward_auditor,
 create policy owner_all on onceward.run_private for all to onceward_owner using (true) with check (true);
 create policy own_tenant on onceward.schedule_private for select to onceward_auditor, onceward_operator, onceward_producer, onceward_worker using (((tenant = ( SELECT onceward.current_tenant() AS current_tenant)) OR ( SELECT onceward.sees_all_tenants() AS sees_all_tenants)));
 create policy owner_all on onceward.schedule_private for all to onceward_owner using (true) with check (true);
-create policy owner_appends on onceward.seal_leaf_default for insert to onceward_owner with check (true);
-create policy owner_reads on onceward.seal_leaf_default for select to onceward_owner using (true);
-create policy everyone_reads on onceward.seal_leaf_private for select to onceward_auditor, onceward_operator, onceward_worker using (true);
-create policy owner_appends on onceward.seal_leaf_private for insert to onceward_owner with check (true);
-create policy owner_reads on onceward.seal_leaf_private for select to onceward_owner using (true);
-create policy everyone_reads on onceward.seal_private for select to onceward_auditor, onceward_operator, onceward_worker using (true);
-create policy owner_appends on onceward.seal_private for insert to onceward_owner with check (true);
-create policy owner_reads on onceward.seal_private for select to onceward_owner using (true);
 create policy own_tenant on onceward.share_private for select to onceward_auditor, onceward_operator, onceward_producer, onceward_worker using (((tenant = ( SELECT onceward.current_tenant() AS current_tenant)) OR ( SELECT onceward.sees_all_tenants() AS sees_all_tenants)));
 create policy owner_all on onceward.share_private for all to onceward_owner using (true) with check (true);
 create policy owner_all on onceward.step_default for all to onceward_owner using (true) with check (true);
@@ -1320,24 +672,6 @@ UNION ALL
     NULL::timestamp with time zone AS retry_at
    FROM onceward.archive_private d
   WHERE d.state = 'done'::text;
-create view onceward.audit_log with (security_invoker=true) as
- SELECT seq,
-    at,
-    kind,
-    source,
-    actor,
-    role,
-    tenant,
-    job_id,
-    jobs,
-    entity_type,
-    entity_id,
-    before,
-    after,
-    message,
-    meta,
-    xact
-   FROM onceward.audit_private e;
 create view onceward.bounds with (security_invoker=true) as
  SELECT lane,
     tenant,
@@ -1547,8 +881,7 @@ create view onceward.lanes with (security_invoker=true) as
     l.max_result_bytes,
     l.created_at,
     l.fair,
-    l.max_wait,
-    l.audit
+    l.max_wait
    FROM onceward.lane_private l
      LEFT JOIN ( SELECT j.lane,
             count(*) FILTER (WHERE j.state = 'ready'::text) AS ready,
@@ -1676,27 +1009,6 @@ create view onceward.schedules with (security_invoker=true) as
     last_outcome,
     last_job_id
    FROM onceward.schedule_private s;
-create view onceward.seals with (security_invoker=true) as
- SELECT s.number,
-    s.day,
-    s.above_seq,
-    s.after_xact,
-    s.after_seq,
-    s.upto_xact,
-    s.upto_seq,
-    s.top_seq,
-    s.entries,
-    s.total,
-    s.root,
-    s.previous,
-    s.head,
-    s.peaks,
-    s.at,
-    l.seqs,
-    l.leaves
-   FROM onceward.seal_private s
-     LEFT JOIN onceward.seal_leaf_private l ON l.number = s.number AND l.day = s.day
-  WHERE s.number > 0;
 create view onceward.shares with (security_invoker=true) as
  SELECT lane,
     tenant,
@@ -1841,8 +1153,6 @@ create view onceward.workflows with (security_invoker=true) as
 
 create function onceward.acquire(p_limit text, p_key text DEFAULT ''::text, p_requests integer DEFAULT 1, p_weight bigint DEFAULT 0, p_lease interval DEFAULT '00:01:00'::interval)
   returns TABLE(hold_id uuid, wait interval, reason text) language plpgsql volatile security definer set lock_timeout=2s set search_path=pg_catalog, pg_temp;
-create function onceward.actor()
-  returns text language sql stable;
 create function onceward.add_dependencies(p_job_ids uuid[], p_after uuid[])
   returns void language plpgsql volatile set search_path=pg_catalog, pg_temp;
 create function onceward.add_lane(p_name text, p_max_payload_bytes integer DEFAULT NULL::integer, p_max_result_bytes integer DEFAULT NULL::integer, p_fair boolean DEFAULT NULL::boolean, p_max_wait interval DEFAULT NULL::interval)
@@ -1863,22 +1173,6 @@ create function onceward.ask_admission(p_tenant text, p_key text)
   returns void language sql volatile set search_path=pg_catalog, pg_temp;
 create function onceward.ask_dependents(p_job_id uuid, p_lane text)
   returns void language plpgsql volatile set search_path=pg_catalog, pg_temp;
-create function onceward.audit(p_kind text, p_tenant text DEFAULT NULL::text, p_job_id uuid DEFAULT NULL::uuid, p_entity_type text DEFAULT NULL::text, p_entity_id text DEFAULT NULL::text, p_before jsonb DEFAULT NULL::jsonb, p_after jsonb DEFAULT NULL::jsonb, p_message text DEFAULT NULL::text, p_meta jsonb DEFAULT NULL::jsonb, p_jobs uuid[] DEFAULT NULL::uuid[])
-  returns bigint language plpgsql volatile set search_path=pg_catalog, pg_temp;
-create function onceward.audit_job(p_job onceward.job_private, p_kind text, p_state text, p_message text DEFAULT NULL::text, p_meta jsonb DEFAULT NULL::jsonb)
-  returns void language plpgsql volatile set search_path=pg_catalog, pg_temp;
-create function onceward.audit_lane(p_name text, p_mode text)
-  returns boolean language plpgsql volatile security definer set search_path=pg_catalog, pg_temp;
-create function onceward.audit_of(p_job_id uuid)
-  returns TABLE(seq bigint, at timestamp with time zone, kind text, source text, actor text, role text, tenant text, job_id uuid, jobs uuid[], entity_type text, entity_id text, before jsonb, after jsonb, message text, meta jsonb, xact xid8) language sql stable set search_path=pg_catalog, pg_temp;
-create function onceward.audit_page(p_above_seq bigint, p_below_seq bigint, p_after_xact xid8, p_after_seq bigint, p_upto_xact xid8, p_upto_seq bigint, p_limit integer DEFAULT 1000)
-  returns TABLE(xact text, seq bigint, day text, fields text[]) language plpgsql stable security definer set TimeZone=UTC set enable_bitmapscan=off set enable_seqscan=off set jit=off set search_path=pg_catalog, pg_temp;
-create function onceward.audit_schedule(p_row onceward.schedule_private, p_kind text, p_before jsonb DEFAULT NULL::jsonb, p_after jsonb DEFAULT NULL::jsonb, p_message text DEFAULT NULL::text, p_job_id uuid DEFAULT NULL::uuid)
-  returns void language plpgsql volatile set search_path=pg_catalog, pg_temp;
-create function onceward.audit_status()
-  returns TABLE(seals bigint, sealed bigint, unsealed bigint, unsealed_since timestamp with time zone, held integer, entries bigint, head bytea, root bytea, log bytea, sealed_at timestamp with time zone, restored boolean) language plpgsql stable security definer set search_path=pg_catalog, pg_temp;
-create function onceward.audits_all(p_lane text)
-  returns boolean language sql stable set search_path=pg_catalog, pg_temp;
 create function onceward.bad_argument(p_name text, p_value text, p_rule text, p_hint text DEFAULT NULL::text)
   returns void language plpgsql immutable set search_path=pg_catalog, pg_temp;
 create function onceward.bad_content(p_field text, p_rule text, p_hint text DEFAULT NULL::text)
@@ -1897,12 +1191,8 @@ create function onceward.cancel_of_finished(p_job_id uuid, p_epoch bigint)
   returns text language plpgsql volatile set search_path=pg_catalog, pg_temp;
 create function onceward.cancel_workflow(p_workflow_id uuid, p_reason text DEFAULT NULL::text)
   returns integer language plpgsql volatile security definer set search_path=pg_catalog, pg_temp;
-create function onceward.cannot_drop_audit(p_before date, p_why text, p_hint text)
-  returns void language plpgsql immutable set search_path=pg_catalog, pg_temp;
 create function onceward.canonical_json(p_value jsonb)
   returns text language plpgsql immutable set search_path=pg_catalog, pg_temp;
-create function onceward.changed_settings(p_old jsonb, p_new jsonb, OUT before jsonb, OUT after jsonb)
-  returns record language sql immutable set search_path=pg_catalog, pg_temp;
 create function onceward.charge(p_limit onceward.limit_private, p_key text, p_weight double precision, p_holder uuid)
   returns void language sql volatile set search_path=pg_catalog, pg_temp;
 create function onceward.check_address(p_content jsonb, p_field text, p_required boolean)
@@ -1945,8 +1235,6 @@ create function onceward.check_run_at(p_run_at timestamp with time zone)
   returns void language plpgsql stable set search_path=pg_catalog, pg_temp;
 create function onceward.check_schedule(p_row onceward.schedule_private)
   returns void language plpgsql stable set search_path=pg_catalog, pg_temp;
-create function onceward.check_sees_log()
-  returns void language plpgsql stable set search_path=pg_catalog, pg_temp;
 create function onceward.check_step_name(p_name text)
   returns void language plpgsql immutable set search_path=pg_catalog, pg_temp;
 create function onceward.check_tenant(p_tenant text, p_what text DEFAULT 'job'::text)
@@ -1968,8 +1256,6 @@ create function onceward.claim_limited(p_worker_id uuid, p_lane text, p_line tex
 create function onceward.claim_overdue(p_worker_id uuid, p_lane text, p_line text, p_max integer, p_overdue timestamp with time zone)
   returns SETOF onceward.job_private language plpgsql volatile set search_path=pg_catalog, pg_temp;
 create function onceward.claim_shares(p_worker_id uuid, p_lane text, p_max integer, p_start integer, p_floors jsonb, p_lines jsonb, p_overdue timestamp with time zone)
-  returns SETOF onceward.job_private language plpgsql volatile set search_path=pg_catalog, pg_temp;
-create function onceward.claim_turns(p_audit boolean, p_worker_id uuid, p_lane text, p_max integer, p_start integer, p_floors jsonb, p_lines jsonb, p_overdue timestamp with time zone)
   returns SETOF onceward.job_private language plpgsql volatile set search_path=pg_catalog, pg_temp;
 create function onceward.claim_weighed(p_worker_id uuid, p_lane text, p_line text, p_max integer, p_weights jsonb)
   returns SETOF onceward.job_private language plpgsql volatile set enable_bitmapscan=off set enable_hashjoin=off set enable_mergejoin=off set enable_seqscan=off set jit=off set plan_cache_mode=force_generic_plan set search_path=pg_catalog, pg_temp;
@@ -2007,8 +1293,6 @@ create function onceward.delivery_retry(p_kind text)
   returns jsonb language sql immutable set search_path=pg_catalog, pg_temp;
 create function onceward.depth_of_line(p_lane text, p_line text, p_most bigint)
   returns bigint language plpgsql stable set enable_bitmapscan=off set enable_seqscan=off set jit=off set plan_cache_mode=force_generic_plan set search_path=pg_catalog, pg_temp;
-create function onceward.drop_audit(p_before date)
-  returns TABLE(days integer, entries bigint) language plpgsql volatile security definer set TimeZone=UTC set lock_timeout=2s set search_path=pg_catalog, pg_temp;
 create function onceward.drop_bound(p_lane text, p_tenant text DEFAULT ''::text)
   returns boolean language plpgsql volatile security definer set search_path=pg_catalog, pg_temp;
 create function onceward.drop_edges(p_job_ids uuid[])
@@ -2019,7 +1303,7 @@ create function onceward.drop_schedule(p_name text, p_tenant text DEFAULT NULL::
   returns void language plpgsql volatile security definer set search_path=pg_catalog, pg_temp;
 create function onceward.emit_event(p_name text, p_payload jsonb DEFAULT NULL::jsonb, p_tenant text DEFAULT NULL::text, p_keep interval DEFAULT '30 days'::interval)
   returns boolean language plpgsql volatile security definer set search_path=pg_catalog, pg_temp;
-create function onceward.end_attempt(p_job onceward.job_private, p_outcome text, p_state text, p_run_at timestamp with time zone, p_error jsonb)
+create function onceward.end_attempt(p_job onceward.job_private, p_state text, p_run_at timestamp with time zone, p_error jsonb)
   returns void language plpgsql volatile set search_path=pg_catalog, pg_temp;
 create function onceward.end_cancelled(p_job onceward.job_private, p_reason text)
   returns void language plpgsql volatile set search_path=pg_catalog, pg_temp;
@@ -2039,8 +1323,6 @@ create function onceward.enter_delivery(p_kind text, p_key text, p_content jsonb
   returns TABLE(delivery_id uuid, created boolean) language plpgsql volatile set search_path=pg_catalog, pg_temp;
 create function onceward.entity_text(p_entity jsonb)
   returns text language sql immutable set search_path=pg_catalog, pg_temp;
-create function onceward.entry_fields(p_entry onceward.audit_private)
-  returns text[] language sql stable set search_path=pg_catalog, pg_temp;
 create function onceward.error_record(p_task text, p_error_type text, p_message text, p_category text, p_traceback text)
   returns jsonb language sql immutable set search_path=pg_catalog, pg_temp;
 create function onceward.exchange(p_worker_id uuid, p_job_ids uuid[] DEFAULT '{}'::uuid[], p_epochs bigint[] DEFAULT '{}'::bigint[], p_results jsonb[] DEFAULT NULL::jsonb[], p_lanes text[] DEFAULT '{}'::text[], p_limits integer[] DEFAULT NULL::integer[], p_max integer DEFAULT 0, p_floors jsonb DEFAULT NULL::jsonb, p_sleep boolean DEFAULT false, p_lines jsonb DEFAULT NULL::jsonb, p_start integer DEFAULT NULL::integer)
@@ -2063,8 +1345,6 @@ create function onceward.finish_step(p_job_id uuid, p_epoch bigint, p_name text,
   returns void language plpgsql volatile security definer set lock_timeout=2s set search_path=pg_catalog, pg_temp;
 create function onceward.fire_slot(p_schedule onceward.schedule_private, p_slot text, p_fire_at timestamp with time zone, p_by_hand boolean DEFAULT false)
   returns onceward.tick_private language plpgsql volatile set search_path=pg_catalog, pg_temp;
-create function onceward.framed(p_fields text[])
-  returns bytea language sql immutable set search_path=pg_catalog, pg_temp;
 create function onceward.free_keys(p_job_ids uuid[])
   returns void language sql volatile set search_path=pg_catalog, pg_temp;
 create function onceward.give_back(p_uses jsonb)
@@ -2089,8 +1369,6 @@ create function onceward.is_held(p_hold onceward.hold_private)
   returns boolean language sql stable set search_path=pg_catalog, pg_temp;
 create function onceward.is_probing(p_bucket onceward.bucket_private)
   returns boolean language sql stable set search_path=pg_catalog, pg_temp;
-create function onceward.is_restored(p_last onceward.seal_private)
-  returns boolean language sql stable set search_path=pg_catalog, pg_temp;
 create function onceward.jobs_of_workflow(p_workflow_id uuid)
   returns TABLE(id uuid, state text) language plpgsql stable set search_path=pg_catalog, pg_temp;
 create function onceward.join_jobs(p_job_id uuid, p_epoch bigint, p_step text, p_job_ids uuid[], p_seq integer DEFAULT 0, p_version text DEFAULT NULL::text)
@@ -2099,8 +1377,6 @@ create function onceward.key_conflict(p_task text, p_key text, p_job_id uuid)
   returns void language plpgsql immutable set search_path=pg_catalog, pg_temp;
 create function onceward.key_expiry(p_window text)
   returns timestamp with time zone language plpgsql stable set search_path=pg_catalog, pg_temp;
-create function onceward.lane_settings(p_lane onceward.lane_private)
-  returns jsonb language sql immutable set search_path=pg_catalog, pg_temp;
 create function onceward.lease_lost(p_job_id uuid, p_epoch bigint)
   returns void language plpgsql stable set search_path=pg_catalog, pg_temp;
 create function onceward.limit_levels()
@@ -2121,8 +1397,6 @@ create function onceward.lock_hold(p_hold_id uuid)
   returns onceward.hold_private language plpgsql volatile set search_path=pg_catalog, pg_temp;
 create function onceward.lost_run(p_tenant text, p_key text, p_epoch bigint)
   returns void language plpgsql stable set search_path=pg_catalog, pg_temp;
-create function onceward.make_append_only(p_table text)
-  returns void language plpgsql volatile set search_path=pg_catalog, pg_temp;
 create function onceward.make_due(p_job_ids uuid[])
   returns void language plpgsql volatile set search_path=pg_catalog, pg_temp;
 create function onceward.measure_lane(p_bound onceward.bound_private, p_part text)
@@ -2131,16 +1405,6 @@ create function onceward.measure_limit(p_limit onceward.limit_private)
   returns void language plpgsql volatile set search_path=pg_catalog, pg_temp;
 create function onceward.measure_pressure()
   returns void language plpgsql volatile set search_path=pg_catalog, pg_temp;
-create function onceward.merkle_append(p_peaks bytea[], p_size bigint, p_leaf bytea)
-  returns bytea[] language plpgsql immutable set search_path=pg_catalog, pg_temp;
-create function onceward.merkle_fold(p_peaks bytea[])
-  returns bytea language plpgsql immutable set search_path=pg_catalog, pg_temp;
-create function onceward.merkle_leaf(p_bytes bytea)
-  returns bytea language sql immutable set search_path=pg_catalog, pg_temp;
-create function onceward.merkle_node(p_left bytea, p_right bytea)
-  returns bytea language sql immutable set search_path=pg_catalog, pg_temp;
-create function onceward.merkle_root(p_leaves bytea[])
-  returns bytea language plpgsql immutable set search_path=pg_catalog, pg_temp;
 create function onceward.more_than_limit(p_name text, p_weight numeric, p_burst double precision)
   returns void language plpgsql immutable set search_path=pg_catalog, pg_temp;
 create function onceward.new_id()
@@ -2152,8 +1416,6 @@ create function onceward.next_day(p_plan jsonb, p_day date)
 create function onceward.next_ticks(p_spec text, p_zone text DEFAULT NULL::text, p_after timestamp with time zone DEFAULT NULL::timestamp with time zone, p_count integer DEFAULT 10)
   returns TABLE(slot text, fire_at timestamp with time zone) language plpgsql stable security definer set search_path=pg_catalog, pg_temp;
 create function onceward.no_such_delivery(p_delivery_id uuid)
-  returns void language plpgsql immutable set search_path=pg_catalog, pg_temp;
-create function onceward.no_such_entry(p_seq bigint)
   returns void language plpgsql immutable set search_path=pg_catalog, pg_temp;
 create function onceward.no_such_job(p_job_id uuid)
   returns void language plpgsql immutable set search_path=pg_catalog, pg_temp;
@@ -2205,14 +1467,8 @@ create function onceward.recheck(p_limit integer, OUT more boolean, OUT freed in
   returns record language plpgsql volatile set search_path=pg_catalog, pg_temp;
 create function onceward.record_attempt(p_job onceward.job_private, p_outcome text, p_error jsonb, p_retry_at timestamp with time zone)
   returns void language sql volatile set search_path=pg_catalog, pg_temp;
-create function onceward.record_checkpoint(p_number bigint, p_head bytea, p_where text, p_key text DEFAULT NULL::text)
-  returns bigint language plpgsql volatile security definer set search_path=pg_catalog, pg_temp;
-create function onceward.record_event(p_kind text, p_message text DEFAULT NULL::text, p_entity_type text DEFAULT NULL::text, p_entity_id text DEFAULT NULL::text, p_before jsonb DEFAULT NULL::jsonb, p_after jsonb DEFAULT NULL::jsonb, p_meta jsonb DEFAULT NULL::jsonb, p_job_id uuid DEFAULT NULL::uuid, p_actor text DEFAULT NULL::text, p_tenant text DEFAULT NULL::text)
-  returns bigint language plpgsql volatile security definer set search_path=pg_catalog, pg_temp;
 create function onceward.refilled(p_level double precision, p_burst double precision, p_rate double precision, p_since timestamp with time zone, p_now timestamp with time zone)
   returns double precision language sql immutable set search_path=pg_catalog, pg_temp;
-create function onceward.refuse_change()
-  returns trigger language plpgsql volatile set search_path=pg_catalog, pg_temp;
 create function onceward.register_worker(p_name text, p_lanes text[] DEFAULT ARRAY['default'::text], p_tasks text[] DEFAULT '{}'::text[], p_lease interval DEFAULT '00:00:30'::interval, p_host text DEFAULT 'unknown'::text, p_pid bigint DEFAULT NULL::bigint, p_version text DEFAULT NULL::text, p_concurrency integer DEFAULT 1)
   returns uuid language plpgsql volatile security definer set search_path=pg_catalog, pg_temp;
 create function onceward.release(p_worker_id uuid, p_job_ids uuid[] DEFAULT NULL::uuid[], p_epochs bigint[] DEFAULT NULL::bigint[], p_unstarted boolean DEFAULT false)
@@ -2253,16 +1509,6 @@ create function onceward.run_schedule_now(p_name text, p_tenant text DEFAULT NUL
   returns uuid language plpgsql volatile security definer set search_path=pg_catalog, pg_temp;
 create function onceward.schedule_for_update(p_name text, p_tenant text)
   returns onceward.schedule_private language plpgsql volatile set search_path=pg_catalog, pg_temp;
-create function onceward.schedule_settings(p_row onceward.schedule_private)
-  returns jsonb language sql immutable set search_path=pg_catalog, pg_temp;
-create function onceward.seal(p_limit integer DEFAULT 10000, p_every interval DEFAULT '00:00:00'::interval)
-  returns TABLE(seals integer, entries integer, more boolean) language plpgsql volatile security definer set TimeZone=UTC set enable_bitmapscan=off set enable_seqscan=off set jit=off set search_path=pg_catalog, pg_temp;
-create function onceward.seal_fields(p_seal onceward.seal_private)
-  returns text[] language sql stable set search_path=pg_catalog, pg_temp;
-create function onceward.seal_of(p_seq bigint)
-  returns TABLE(number bigint, place integer, seqs bigint[], leaves bytea, fields text[]) language plpgsql stable security definer set TimeZone=UTC set search_path=pg_catalog, pg_temp;
-create function onceward.seal_page(p_after bigint, p_limit integer DEFAULT 1000)
-  returns TABLE(number bigint, fields text[], head bytea, peaks bytea[]) language plpgsql stable security definer set search_path=pg_catalog, pg_temp;
 create function onceward.sees_all_tenants()
   returns boolean language sql stable set search_path=pg_catalog, pg_temp;
 create function onceward.set_bound(p_lane text, p_max_depth bigint DEFAULT NULL::bigint, p_max_age interval DEFAULT NULL::interval, p_max_bytes bigint DEFAULT NULL::bigint, p_over text DEFAULT 'signal'::text, p_tenant text DEFAULT ''::text, p_defer_by interval DEFAULT '00:01:00'::interval)
@@ -2324,7 +1570,7 @@ create function onceward.time_plan(p_spec text, p_zone text)
 create function onceward.try_bucket(p_limit text, p_key text)
   returns onceward.bucket_private language plpgsql volatile set search_path=pg_catalog, pg_temp;
 create function onceward.unarchive(p_job_id uuid)
-  returns text language plpgsql volatile set search_path=pg_catalog, pg_temp;
+  returns void language plpgsql volatile set search_path=pg_catalog, pg_temp;
 create function onceward.uses_in(p_uses jsonb)
   returns TABLE(name text, key text, weight double precision) language sql immutable set search_path=pg_catalog, pg_temp;
 create function onceward.uses_of_line(p_lane text, p_line text)
@@ -2351,23 +1597,11 @@ create function onceward.wrong_state(p_action text, p_job_id uuid, p_state text,
 grant execute on function onceward.acquire(text,text,integer,bigint,interval) to onceward_operator;
 grant execute on function onceward.acquire(text,text,integer,bigint,interval) to onceward_producer;
 grant execute on function onceward.acquire(text,text,integer,bigint,interval) to onceward_worker;
-grant execute on function onceward.actor() to onceward_auditor;
-grant execute on function onceward.actor() to onceward_operator;
-grant execute on function onceward.actor() to onceward_producer;
-grant execute on function onceward.actor() to onceward_worker;
 grant execute on function onceward.add_lane(text,integer,integer,boolean,interval) to onceward_operator;
 grant execute on function onceward.add_schedule(text,text,text,text,jsonb,text,integer,integer,jsonb,interval,interval,text,integer,interval,text,interval,text,jsonb) to onceward_operator;
 grant execute on function onceward.add_schedule(text,text,text,text,jsonb,text,integer,integer,jsonb,interval,interval,text,integer,interval,text,interval,text,jsonb) to onceward_producer;
 grant execute on function onceward.add_schedule(text,text,text,text,jsonb,text,integer,integer,jsonb,interval,interval,text,integer,interval,text,interval,text,jsonb) to onceward_worker;
 grant execute on function onceward.adopt(uuid,uuid[]) to onceward_worker;
-grant execute on function onceward.audit_lane(text,text) to onceward_operator;
-grant execute on function onceward.audit_of(uuid) to onceward_auditor;
-grant execute on function onceward.audit_of(uuid) to onceward_operator;
-grant execute on function onceward.audit_of(uuid) to onceward_worker;
-grant execute on function onceward.audit_page(bigint,bigint,xid8,bigint,xid8,bigint,integer) to onceward_auditor;
-grant execute on function onceward.audit_page(bigint,bigint,xid8,bigint,xid8,bigint,integer) to onceward_operator;
-grant execute on function onceward.audit_status() to onceward_auditor;
-grant execute on function onceward.audit_status() to onceward_operator;
 grant execute on function onceward.begin_delivery(uuid,bigint,text) to onceward_worker;
 grant execute on function onceward.begin_run(text,text,interval,text,uuid) to onceward_operator;
 grant execute on function onceward.begin_run(text,text,interval,text,uuid) to onceward_producer;
@@ -2405,7 +1639,6 @@ grant execute on function onceward.deliver(text,text,jsonb,text,timestamp with t
 grant execute on function onceward.deliver(text,text,jsonb,text,timestamp with time zone,timestamp with time zone,integer,jsonb,integer,jsonb) to onceward_worker;
 grant execute on function onceward.delivery_content(uuid) to onceward_operator;
 grant execute on function onceward.delivery_content(uuid) to onceward_worker;
-grant execute on function onceward.drop_audit(date) to onceward_operator;
 grant execute on function onceward.drop_bound(text,text) to onceward_operator;
 grant execute on function onceward.drop_limit(text) to onceward_operator;
 grant execute on function onceward.drop_schedule(text,text) to onceward_operator;
@@ -2469,11 +1702,6 @@ grant execute on function onceward.pause_schedule(text,text,text) to onceward_op
 grant execute on function onceward.progress(uuid,bigint,jsonb) to onceward_worker;
 grant execute on function onceward.promote(integer) to onceward_worker;
 grant execute on function onceward.receive_event(uuid,bigint,text,text,integer,text) to onceward_worker;
-grant execute on function onceward.record_checkpoint(bigint,bytea,text,text) to onceward_auditor;
-grant execute on function onceward.record_checkpoint(bigint,bytea,text,text) to onceward_operator;
-grant execute on function onceward.record_event(text,text,text,text,jsonb,jsonb,jsonb,uuid,text,text) to onceward_operator;
-grant execute on function onceward.record_event(text,text,text,text,jsonb,jsonb,jsonb,uuid,text,text) to onceward_producer;
-grant execute on function onceward.record_event(text,text,text,text,jsonb,jsonb,jsonb,uuid,text,text) to onceward_worker;
 grant execute on function onceward.register_worker(text,text[],text[],interval,text,bigint,text,integer) to onceward_worker;
 grant execute on function onceward.release(uuid,uuid[],bigint[],boolean) to onceward_worker;
 grant execute on function onceward.release_hold(uuid) to onceward_operator;
@@ -2496,13 +1724,6 @@ grant execute on function onceward.run_key(text,text,text,jsonb,timestamp with t
 grant execute on function onceward.run_key(text,text,text,jsonb,timestamp with time zone,text) to onceward_worker;
 grant execute on function onceward.run_now(uuid) to onceward_operator;
 grant execute on function onceward.run_schedule_now(text,text) to onceward_operator;
-grant execute on function onceward.seal(integer,interval) to onceward_auditor;
-grant execute on function onceward.seal(integer,interval) to onceward_operator;
-grant execute on function onceward.seal(integer,interval) to onceward_worker;
-grant execute on function onceward.seal_of(bigint) to onceward_auditor;
-grant execute on function onceward.seal_of(bigint) to onceward_operator;
-grant execute on function onceward.seal_page(bigint,integer) to onceward_auditor;
-grant execute on function onceward.seal_page(bigint,integer) to onceward_operator;
 grant execute on function onceward.sees_all_tenants() to onceward_auditor;
 grant execute on function onceward.sees_all_tenants() to onceward_operator;
 grant execute on function onceward.sees_all_tenants() to onceward_producer;
@@ -2539,12 +1760,6 @@ grant select on table onceward.attempts to onceward_auditor;
 grant select on table onceward.attempts to onceward_operator;
 grant select on table onceward.attempts to onceward_producer;
 grant select on table onceward.attempts to onceward_worker;
-grant select on table onceward.audit_log to onceward_auditor;
-grant select on table onceward.audit_log to onceward_operator;
-grant select on table onceward.audit_log to onceward_worker;
-grant select on table onceward.audit_private to onceward_auditor;
-grant select on table onceward.audit_private to onceward_operator;
-grant select on table onceward.audit_private to onceward_worker;
 grant select on table onceward.bounds to onceward_auditor;
 grant select on table onceward.bounds to onceward_operator;
 grant select on table onceward.bounds to onceward_producer;
@@ -2633,15 +1848,6 @@ grant select on table onceward.schedules to onceward_auditor;
 grant select on table onceward.schedules to onceward_operator;
 grant select on table onceward.schedules to onceward_producer;
 grant select on table onceward.schedules to onceward_worker;
-grant select on table onceward.seal_leaf_private to onceward_auditor;
-grant select on table onceward.seal_leaf_private to onceward_operator;
-grant select on table onceward.seal_leaf_private to onceward_worker;
-grant select on table onceward.seal_private to onceward_auditor;
-grant select on table onceward.seal_private to onceward_operator;
-grant select on table onceward.seal_private to onceward_worker;
-grant select on table onceward.seals to onceward_auditor;
-grant select on table onceward.seals to onceward_operator;
-grant select on table onceward.seals to onceward_worker;
 grant select on table onceward.share_private to onceward_auditor;
 grant select on table onceward.share_private to onceward_operator;
 grant select on table onceward.share_private to onceward_producer;
