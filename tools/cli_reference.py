@@ -20,8 +20,10 @@ from onceward.model import (
     DeadLetterInfo,
     DeliveryInfo,
     EventInfo,
+    Explanation,
     JobInfo,
     JobRef,
+    LaneExplanation,
     LaneInfo,
     PartialCompletion,
     PayloadEdit,
@@ -114,10 +116,27 @@ SHAPES: dict[str, list[tuple[str, Shape]]] = {
     "onceward workers": [("", (WorkerInfo, True))],
     "onceward job list": [("", (JobInfo, True)), (" with `--count`", ({"count": "integer"}, False))],
     "onceward job show": [
-        ("", ({**record(JobInfo), "attempts": "array", "steps": "array", "payload_edits": "array"}, False)),
+        (
+            "",
+            (
+                {
+                    **record(JobInfo),
+                    "reasons": "array",
+                    "attempts": "array",
+                    "steps": "array",
+                    "payload_edits": "array",
+                },
+                False,
+            ),
+        ),
+        (", its `reasons`", (Explanation, True)),
         (", its `attempts`", (AttemptInfo, True)),
         (", its `steps`", (StepInfo, True)),
         (", its `payload_edits`", (PayloadEdit, True)),
+    ],
+    "onceward job explain": [
+        ("", ({"id": "UUID", "reasons": "array"}, False)),
+        (", its `reasons`", (Explanation, True)),
     ],
     "onceward job enqueue": [("", (JobRef, False))],
     "onceward job wait": [("", (OUTCOME, False))],
@@ -141,6 +160,7 @@ SHAPES: dict[str, list[tuple[str, Shape]]] = {
     "onceward event emit": [("", ({"name": "string", "emitted": "boolean"}, False))],
     "onceward event list": [("", (EventInfo, True))],
     "onceward lane list": [("", (LaneInfo, True))],
+    "onceward lane explain": [("", (LaneExplanation, True))],
     "onceward schedule list": [("", (ScheduleInfo, True))],
     "onceward schedule show": [
         ("", ({**record(ScheduleInfo), "next_ticks": "array", "ticks": "array"}, False)),

@@ -23,10 +23,12 @@ from onceward.connecting import none_free, probe, probe_async
 from onceward.errors import connection_lost, is_connection_trouble, is_pooler_trouble
 from onceward.model import (
     AttemptInfo,
+    Explanation,
     JobFilter,
     JobInfo,
     JobRef,
     Json,
+    LaneExplanation,
     LaneInfo,
     PartialCompletion,
     StepInfo,
@@ -204,8 +206,16 @@ class Client(Requests):
     def attempts(self, job: AnyJob) -> list[AttemptInfo]:
         return self.run(calls.attempts(job_id_of(job)))
 
+    def explain(self, job: AnyJob) -> list[Explanation]:
+        """Why the job is not running, or what became of it.  The first is the answer, the others come next."""
+        return self.run(calls.explain(job_id_of(job)))
+
     def lanes(self) -> list[LaneInfo]:
         return self.run(calls.lanes())
+
+    def explain_lane(self, lane: str | None = None) -> list[LaneExplanation]:
+        """One line for this lane, or for each."""
+        return self.run(calls.explain_lane(lane))
 
     def cancel(self, job: AnyJob, reason: str | None = None) -> str:
         """`cancelled`, or `cancelling` when the job runs: its worker hears of it within two seconds."""
@@ -399,8 +409,16 @@ class AsyncClient(Requests):
     async def attempts(self, job: AnyJob) -> list[AttemptInfo]:
         return await self.run(calls.attempts(job_id_of(job)))
 
+    async def explain(self, job: AnyJob) -> list[Explanation]:
+        """Why the job is not running, or what became of it.  The first is the answer, the others come next."""
+        return await self.run(calls.explain(job_id_of(job)))
+
     async def lanes(self) -> list[LaneInfo]:
         return await self.run(calls.lanes())
+
+    async def explain_lane(self, lane: str | None = None) -> list[LaneExplanation]:
+        """One line for this lane, or for each."""
+        return await self.run(calls.explain_lane(lane))
 
     async def cancel(self, job: AnyJob, reason: str | None = None) -> str:
         """`cancelled`, or `cancelling` when the job runs: its worker hears of it within two seconds."""

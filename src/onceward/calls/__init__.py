@@ -15,6 +15,7 @@ from onceward.calls.delivering import (
     delivery_trouble,
     settle_delivery,
 )
+from onceward.calls.observing import explain, explain_lane, metrics
 from onceward.calls.operating import add_lane, cancel, pause_lane, requeue, resolve, resume_lane, run_now
 from onceward.calls.producing import declare_lanes, enqueue, enqueue_many
 from onceward.calls.reading import (
@@ -66,7 +67,6 @@ from onceward.calls.workflows import (
     emit_event,
     enqueue_workflow,
     events,
-    open_jobs,
     partial_completions,
     requeue_workflow,
     steps,
@@ -128,6 +128,8 @@ __all__ = [
     "ensure_partitions",
     "events",
     "exchange",
+    "explain",
+    "explain_lane",
     "fail",
     "fail_run",
     "fail_step",
@@ -139,9 +141,9 @@ __all__ = [
     "join_jobs",
     "lanes",
     "lanes_of_tenant",
+    "metrics",
     "next_ticks",
     "now",
-    "open_jobs",
     "outcome",
     "outcomes_of",
     "partial_completions",

@@ -8,11 +8,12 @@ import typer
 
 from onceward import calls
 from onceward.cli import output, values
+from onceward.cli.explain import explain_lane
 from onceward.cli.framework import AsJson, Noun
 from onceward.cli.output import Column
 from onceward.cli.session import session_of
 
-app = Noun(help="List, add, pause and resume lanes.")
+app = Noun(help="List, explain, add, pause and resume lanes.")
 Name = Annotated[str, typer.Argument(metavar="NAME", help="Name of the lane.", show_default=False)]
 
 
@@ -55,6 +56,9 @@ def list_(ctx: typer.Context, as_json: AsJson = False) -> None:
             for lane in lanes
         ],
     )
+
+
+app.command("explain")(explain_lane)
 
 
 @app.command("add")
