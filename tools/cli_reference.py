@@ -27,6 +27,7 @@ from onceward.model import (
     LaneInfo,
     PartialCompletion,
     PayloadEdit,
+    Sample,
     StepInfo,
     WorkerInfo,
     WorkflowInfo,
@@ -76,7 +77,7 @@ Times are ISO 8601 in UTC, durations are numbers of seconds.
 WORDS = {
     "str": "string", "int": "integer", "bool": "boolean", "UUID": "UUID", "datetime": "time", "timedelta": "seconds",
     "Json": "JSON", "None": "null", "list[str]": "array of string",
-    "list[UUID]": "array of UUID",
+    "list[UUID]": "array of UUID", "float": "number", "dict[str, str]": "object of string",
 }  # fmt: skip
 
 
@@ -114,6 +115,7 @@ SHAPES: dict[str, list[tuple[str, Shape]]] = {
     "onceward db check": [("", (Finding, True))],
     "onceward doctor": [("", (Finding, True))],
     "onceward workers": [("", (WorkerInfo, True))],
+    "onceward metrics": [("", (Sample, True))],
     "onceward job list": [("", (JobInfo, True)), (" with `--count`", ({"count": "integer"}, False))],
     "onceward job show": [
         (

@@ -27,10 +27,11 @@ def explain_lane(lane: str | None) -> Call[list[LaneExplanation]]:
     )
 
 
-def metrics() -> Call[list[Sample]]:
+def metrics(most: int = 100_000) -> Call[list[Sample]]:
+    """Gauges of the whole database; counts stop at `most`."""
     return Call(
-        "select name, labels, value from onceward.metrics()",
-        {},
+        "select name, labels, value from onceward.metrics(%(most)s::int)",
+        {"most": most},
         rows_of(Sample),
         repeatable=True,
     )

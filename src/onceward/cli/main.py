@@ -25,6 +25,7 @@ from onceward.cli import (
     event,
     job,
     lane,
+    metrics,
     output,
     schedule,
     step,
@@ -44,7 +45,7 @@ class Root(Group):
     """The program itself; its help lists the commands in this order."""
 
     order: ClassVar[tuple[str, ...]] = (
-        "db", "doctor", "worker", "workers", "job", "step", "workflow", "event", "lane", "schedule", "run", "dead-letter",
+        "db", "doctor", "worker", "workers", "metrics", "job", "step", "workflow", "event", "lane", "schedule", "run", "dead-letter",
         "delivery", "demo", "bench",
     )  # fmt: skip
 
@@ -65,6 +66,7 @@ app.add_typer(db.app, name="db", rich_help_panel=SET_UP)
 app.command("doctor", cls=Command, rich_help_panel=SET_UP)(doctor.doctor)
 app.command("worker", cls=Command, rich_help_panel=RUN)(worker.worker)
 app.command("workers", cls=Command, rich_help_panel=RUN)(worker.workers)
+app.command("metrics", cls=Command, rich_help_panel=RUN)(metrics.metrics)
 app.add_typer(job.app, name="job", rich_help_panel=LOOK)
 app.add_typer(step.app, name="step", rich_help_panel=LOOK)
 app.add_typer(workflow.app, name="workflow", rich_help_panel=LOOK)

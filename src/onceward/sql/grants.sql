@@ -48,6 +48,7 @@ grant execute on function
   onceward.add_schedule, onceward.drop_schedule, onceward.begin_run, onceward.renew_run, onceward.finish_run, onceward.fail_run
    to onceward_producer, onceward_worker, onceward_operator;
 grant execute on function onceward.declare_schedules to onceward_worker;
+grant execute on function onceward.metrics to onceward_worker, onceward_operator, onceward_auditor;
 grant execute on function onceward.tick to onceward_worker, onceward_operator;
 grant execute on function onceward.pause_schedule, onceward.resume_schedule, onceward.run_schedule_now to onceward_operator;
 

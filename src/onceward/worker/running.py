@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from pydantic import BaseModel
 
 from onceward import calls, jsonsafe, logs
+from onceward.calls import Call
 from onceward.errors import InvalidArgument, InvalidPayload, PermanentFailure, ResultTooLarge
 from onceward.outcomes import Cancel, Settle, Snooze
 from onceward.registry import Task, nearest_hint
@@ -91,11 +92,13 @@ class Runner:
                     continue
                 result, error = None, None
                 job.slot = me
+                began = time.monotonic()
                 try:
                     result = await self._run_async(job)
                 except BaseException as raised:
                     error = raised
                 job.slot = None
+                job.took = time.monotonic() - began
                 if me not in self._slots:
                     return  # The lease is gone, and with it the job.
                 if error is not None and not job.cancelled and self._interrupted:
@@ -138,7 +141,11 @@ class Runner:
         if job.timeout is not None:
             job.deadline = time.monotonic() + job.timeout.total_seconds()
             self._timed.add(job)
-        return task.handler(**arguments)
+        began = time.monotonic()
+        try:
+            return task.handler(**arguments)
+        finally:
+            job.took = time.monotonic() - began
 
     def _thread_done(self) -> None:
         try:
@@ -178,13 +185,15 @@ class Runner:
 
     def _ended(self, job: Job, result: object, error: BaseException | None) -> None:
         self.active -= 1
+        if job.took is not None:
+            job.measures.seconds.add(job.took)
         if job in self._overdue:
             self._overdue.discard(job)
             return
         if error is not None and job in self._told_to_stop:
             return  # The job goes back when the worker retires.
         if isinstance(error, (Suspended, BaseExceptionGroup)) and (suspended := find_suspended(error)):
-            self._worker.settle(job, suspended.call)
+            self._worker.settle(job, suspended.call, "suspended")
             return
         if error is None and job.log is not None and (unasked := job.log.unasked):
             error = steps_changed(job.task, unasked)
@@ -196,7 +205,7 @@ class Runner:
         elif isinstance(result, (Snooze, Cancel)):
             self._decided(job, result)
         elif isinstance(result, Settle):
-            self._worker.settle(job, result.call)
+            self._worker.settle(job, result.call, "retried")
         else:
             try:
                 value = result.model_dump(mode="json") if isinstance(result, BaseModel) else result
@@ -213,16 +222,16 @@ class Runner:
         except InvalidArgument as trouble:
             self.fail(job, trouble, category="result", permanent=True)
         else:
-            call = (
-                calls.snooze(job.id, job.epoch, outcome.delay, outcome.reason)
-                if isinstance(outcome, Snooze)
-                else calls.cancel(job.id, outcome.reason, epoch=job.epoch)
-            )
-            self._worker.settle(job, call)
+            if isinstance(outcome, Snooze):
+                call: Call[Any] = calls.snooze(job.id, job.epoch, outcome.delay, outcome.reason)
+                self._worker.settle(job, call, "snoozed")
+            else:
+                call = calls.cancel(job.id, outcome.reason, epoch=job.epoch)
+                self._worker.settle(job, call, "cancelled")
 
     def _ended_badly(self, job: Job, error: BaseException) -> None:
         if job.cancelled and isinstance(error, asyncio.CancelledError):
-            self._worker.settle(job, calls.cancel(job.id, None, epoch=job.epoch))
+            self._worker.settle(job, calls.cancel(job.id, None, epoch=job.epoch), "cancelled")
         elif isinstance(error, PermanentFailure):
             self.fail(job, error, category="permanent", permanent=True)
         elif isinstance(error, InvalidPayload):
@@ -233,7 +242,7 @@ class Runner:
         elif isinstance(error, TimeoutError) and job.timeout is not None:
             self.fail(job, TimeoutError(f"the handler ran longer than {job.timeout}"), category="timeout")
         elif job.cancelled:
-            self._worker.settle(job, calls.cancel(job.id, None, epoch=job.epoch))
+            self._worker.settle(job, calls.cancel(job.id, None, epoch=job.epoch), "cancelled")
         else:
             self.fail(job, error, category="error")
 
@@ -261,6 +270,7 @@ class Runner:
                 permanent=permanent,
                 retry_after=None,
             ),
+            "retried",
         )
 
     def _unknown_task(self, job: Job) -> None:
@@ -272,6 +282,7 @@ class Runner:
             calls.snooze(
                 job.id, job.epoch, UNKNOWN_TASK_PAUSE, f'this worker has no task "{job.task}"', counted=False
             ),
+            "snoozed",
         )
         self._worker.executed -= 1
 
@@ -288,7 +299,7 @@ class Runner:
             except (ValueError, IndexError):
                 continue  # Not there, or a thread has just begun it.
             self.active -= 1
-            self._worker.settle(job, calls.cancel(job.id, None, epoch=job.epoch))
+            self._worker.settle(job, calls.cancel(job.id, None, epoch=job.epoch), "cancelled")
             return
 
     def take_back(self, claimed_before: float | None = None) -> list[Job]:
