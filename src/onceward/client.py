@@ -129,9 +129,10 @@ class Client(Requests):
         **options: Unpack[EnqueueOptions],
     ) -> JobRef:
         """Enqueue one job; with `connection`, in the caller's transaction."""
-        call = self._enqueue(task, payload, options)
-        self._declare(connection)
-        return self.run(call, connection=connection)
+        with self._traced(task, options) as given:
+            call = self._enqueue(task, payload, given)
+            self._declare(connection)
+            return self.run(call, connection=connection)
 
     def enqueue_many(
         self,
@@ -143,15 +144,18 @@ class Client(Requests):
         **options: Unpack[EnqueueOptions],
     ) -> list[JobRef]:
         """One job per payload, all with the same options, in one statement."""
-        call = self._enqueue_many(task, payloads, keys, options)
-        self._declare(connection)
-        return self.run(call, connection=connection)
+        listed = list(payloads)
+        with self._traced(task, options, count=len(listed)) as given:
+            call = self._enqueue_many(task, listed, keys, given)
+            self._declare(connection)
+            return self.run(call, connection=connection)
 
     def enqueue_workflow(self, workflow: Workflow, *, connection: Any = None) -> dict[str, UUID]:
         """All jobs of the workflow, or none; returns their ids by name."""
-        call = self._enqueue_workflow(workflow)
-        self._declare(connection)
-        return self.run(call, connection=connection)
+        with self._traced("workflow", {}, count=len(workflow.nodes)) as traced:
+            call = self._enqueue_workflow(workflow, traced.get("headers"))
+            self._declare(connection)
+            return self.run(call, connection=connection)
 
     def cancel_workflow(self, workflow_id: UUID, reason: str | None = None) -> int:
         """Cancel every job of it that has not ended; returns how many."""
@@ -332,9 +336,10 @@ class AsyncClient(Requests):
         **options: Unpack[EnqueueOptions],
     ) -> JobRef:
         """Enqueue one job; with `connection`, in the caller's transaction."""
-        call = self._enqueue(task, payload, options)
-        await self._declare(connection)
-        return await self.run(call, connection=connection)
+        with self._traced(task, options) as given:
+            call = self._enqueue(task, payload, given)
+            await self._declare(connection)
+            return await self.run(call, connection=connection)
 
     async def enqueue_many(
         self,
@@ -346,15 +351,18 @@ class AsyncClient(Requests):
         **options: Unpack[EnqueueOptions],
     ) -> list[JobRef]:
         """One job per payload, all with the same options, in one statement."""
-        call = self._enqueue_many(task, payloads, keys, options)
-        await self._declare(connection)
-        return await self.run(call, connection=connection)
+        listed = list(payloads)
+        with self._traced(task, options, count=len(listed)) as given:
+            call = self._enqueue_many(task, listed, keys, given)
+            await self._declare(connection)
+            return await self.run(call, connection=connection)
 
     async def enqueue_workflow(self, workflow: Workflow, *, connection: Any = None) -> dict[str, UUID]:
         """All jobs of the workflow, or none; returns their ids by name."""
-        call = self._enqueue_workflow(workflow)
-        await self._declare(connection)
-        return await self.run(call, connection=connection)
+        with self._traced("workflow", {}, count=len(workflow.nodes)) as traced:
+            call = self._enqueue_workflow(workflow, traced.get("headers"))
+            await self._declare(connection)
+            return await self.run(call, connection=connection)
 
     async def cancel_workflow(self, workflow_id: UUID, reason: str | None = None) -> int:
         """Cancel every job of it that has not ended; returns how many."""

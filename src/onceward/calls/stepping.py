@@ -103,13 +103,14 @@ def receive_event(place: Place, event: str) -> Call[tuple[str, Json]]:
 
 def spawn(
     place: Place, task: str, payloads: str, *, lane: str, priority: int, max_attempts: int, retry: str | None,
-    timeout: timedelta | None,
+    timeout: timedelta | None, headers: str | None = None,
 ) -> Call[list[UUID]]:  # fmt: skip
     """`payloads` is the JSON text of a list."""
     return Call(
         "select onceward.spawn(%(job_id)s::uuid, %(epoch)s::bigint, %(step)s::text, %(task)s::text, "
         "array(select jsonb_array_elements(%(payloads)s::jsonb)), %(lane)s::text, %(priority)s::int, "
-        "%(max_attempts)s::int, %(retry)s::jsonb, %(timeout)s::interval, %(seq)s::int, %(version)s::text)",
+        "%(max_attempts)s::int, %(retry)s::jsonb, %(timeout)s::interval, %(seq)s::int, %(version)s::text, "
+        "%(headers)s::jsonb)",
         place.params(
             task=task,
             payloads=payloads,
@@ -118,6 +119,7 @@ def spawn(
             max_attempts=max_attempts,
             retry=retry,
             timeout=timeout,
+            headers=headers,
         ),
         scalar,
         repeatable=True,

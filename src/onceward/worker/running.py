@@ -24,6 +24,7 @@ from onceward.worker.steps import Suspended, find_suspended, steps_changed
 from onceward.worker.threads import Threads
 
 if TYPE_CHECKING:
+    from onceward.tracing import Tracing
     from onceward.worker.worker import Worker
 
 log = logs.get("onceward.worker")
@@ -77,6 +78,7 @@ class Runner:
         me = asyncio.current_task()
         assert me is not None
         queue = self._queue
+        tracing = self._worker.app.tracing
         while True:
             if not queue:
                 free = self._worker.loop.create_future()
@@ -94,7 +96,9 @@ class Runner:
                 job.slot = me
                 began = time.monotonic()
                 try:
-                    result = await self._run_async(job)
+                    result = await (
+                        self._run_async(job) if tracing is None else self._run_traced(job, tracing)
+                    )
                 except BaseException as raised:
                     error = raised
                 job.slot = None
@@ -109,6 +113,12 @@ class Runner:
                 self._ended(job, result, error)
                 while me.cancelling():
                     me.uncancel()
+
+    async def _run_traced(self, job: Job, tracing: Tracing) -> object:
+        with tracing.attempt(job) as say:
+            result = await self._run_async(job)
+            say(_told(result))
+        return result
 
     async def _run_async(self, job: Job) -> object:
         task = self._tasks[job.task]
@@ -134,6 +144,15 @@ class Runner:
     def _run_sync(self, job: Job) -> object:
         if not self._worker.healthy:
             return NOT_BEGUN
+        tracing = self._worker.app.tracing
+        if tracing is None:
+            return self._call_sync(job)
+        with tracing.attempt(job) as say:
+            result = self._call_sync(job)
+            say(_told(result))
+        return result
+
+    def _call_sync(self, job: Job) -> object:
         task = self._tasks[job.task]
         arguments = task.arguments(job.payload_text)
         if task.context_parameter is not None:
@@ -359,3 +378,8 @@ class Runner:
         self._threads.stop()
         if self._processes is not None:
             self._processes.stop()
+
+
+def _told(result: object) -> str:
+    """How a handler has ended that raised nothing, for its trace."""
+    return "snoozed" if isinstance(result, Snooze) else "cancelled" if isinstance(result, Cancel) else "done"
