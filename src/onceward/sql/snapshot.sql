@@ -451,6 +451,7 @@ create table onceward.worker_private (
 
 CREATE INDEX archive_default_workflow_id_idx ON onceward.archive_default USING btree (workflow_id) WHERE (workflow_id IS NOT NULL);
 CREATE INDEX archive_workflow_idx ON ONLY onceward.archive_private USING btree (workflow_id) WHERE (workflow_id IS NOT NULL);
+CREATE INDEX delivery_open_idx ON onceward.delivery_private USING btree (state) WHERE (state = ANY (ARRAY['pending'::text, 'sending'::text]));
 CREATE INDEX delivery_trouble_idx ON onceward.delivery_private USING btree (state, id) WHERE (state = ANY (ARRAY['uncertain'::text, 'abandoned'::text]));
 CREATE INDEX dependency_after_idx ON onceward.dependency_private USING btree (after_id);
 CREATE INDEX dependency_outcome_idx ON onceward.dependency_private USING btree (job_id, outcome);
@@ -1007,6 +1008,8 @@ create function onceward.admit(p_keys jsonb)
   returns integer language plpgsql volatile set enable_bitmapscan=off set enable_hashjoin=off set enable_mergejoin=off set enable_seqscan=off set jit=off set search_path=pg_catalog, pg_temp;
 create function onceward.adopt(p_worker_id uuid, p_known uuid[])
   returns TABLE(job_id uuid, epoch bigint, task text, payload jsonb, lane text, priority smallint, ready_seq bigint, attempt integer, max_attempts integer, tenant text, timeout interval, headers jsonb, key text) language sql stable security definer set search_path=pg_catalog, pg_temp;
+create function onceward.ahead_of(p_job onceward.job_private, p_most integer)
+  returns integer language sql stable set enable_bitmapscan=off set enable_seqscan=off set jit=off set search_path=pg_catalog, pg_temp;
 create function onceward.alert_content(p_kind text, p_content jsonb, p_subject text, p_text text)
   returns jsonb language sql immutable set search_path=pg_catalog, pg_temp;
 create function onceward.alert_delivery(p_delivery_id uuid)
@@ -1087,6 +1090,8 @@ create function onceward.complete(p_job_id uuid, p_epoch bigint, p_result jsonb 
   returns void language plpgsql volatile security definer set lock_timeout=2s set search_path=pg_catalog, pg_temp;
 create function onceward.count_ticks(p_plan jsonb, p_after timestamp with time zone, p_until timestamp with time zone)
   returns bigint language plpgsql stable set search_path=pg_catalog, pg_temp;
+create function onceward.counted(p_count bigint, p_noun text)
+  returns text language sql immutable set search_path=pg_catalog, pg_temp;
 create function onceward.cron_field(p_field text, p_text text, p_low integer, p_high integer, p_names text[])
   returns integer[] language plpgsql immutable set search_path=pg_catalog, pg_temp;
 create function onceward.cron_plan(p_spec text, p_zone text)
@@ -1105,7 +1110,7 @@ create function onceward.declare_lanes(p_names text[])
   returns integer language plpgsql volatile security definer set search_path=pg_catalog, pg_temp;
 create function onceward.declare_schedules(p_app text, p_schedules jsonb)
   returns TABLE(name text, outcome text) language plpgsql volatile security definer set search_path=pg_catalog, pg_temp;
-create function onceward.deliver(p_kind text, p_key text, p_content jsonb, p_tenant text DEFAULT NULL::text, p_run_at timestamp with time zone DEFAULT NULL::timestamp with time zone, p_expires_at timestamp with time zone DEFAULT NULL::timestamp with time zone, p_priority integer DEFAULT 0, p_retry jsonb DEFAULT NULL::jsonb, p_max_attempts integer DEFAULT NULL::integer, p_alerts_to jsonb DEFAULT NULL::jsonb)
+create function onceward.deliver(p_kind text, p_key text, p_content jsonb, p_tenant text DEFAULT NULL::text, p_run_at timestamp with time zone DEFAULT NULL::timestamp with time zone, p_expires_at timestamp with time zone DEFAULT NULL::timestamp with time zone, p_priority integer DEFAULT 0, p_retry jsonb DEFAULT NULL::jsonb, p_max_attempts integer DEFAULT NULL::integer, p_alerts_to jsonb DEFAULT NULL::jsonb, p_headers jsonb DEFAULT NULL::jsonb)
   returns TABLE(delivery_id uuid, created boolean, state text) language plpgsql volatile security definer set search_path=pg_catalog, pg_temp;
 create function onceward.delivery_content(p_delivery_id uuid)
   returns jsonb language plpgsql stable security definer set search_path=pg_catalog, pg_temp;
@@ -1117,6 +1122,8 @@ create function onceward.drop_edges(p_job_ids uuid[])
   returns void language sql volatile set search_path=pg_catalog, pg_temp;
 create function onceward.drop_schedule(p_name text, p_tenant text DEFAULT NULL::text)
   returns void language plpgsql volatile security definer set search_path=pg_catalog, pg_temp;
+create function onceward.edit_distance(p_a text, p_b text)
+  returns integer language plpgsql immutable set search_path=pg_catalog, pg_temp;
 create function onceward.emit_event(p_name text, p_payload jsonb DEFAULT NULL::jsonb, p_tenant text DEFAULT NULL::text, p_keep interval DEFAULT '30 days'::interval)
   returns boolean language plpgsql volatile security definer set search_path=pg_catalog, pg_temp;
 create function onceward.end_attempt(p_job onceward.job_private, p_state text, p_run_at timestamp with time zone, p_error jsonb)
@@ -1135,7 +1142,7 @@ create function onceward.enqueue_workflow(p_nodes jsonb, p_tenant text DEFAULT N
   returns TABLE(node text, job_id uuid) language plpgsql volatile security definer set search_path=pg_catalog, pg_temp;
 create function onceward.ensure_partitions(p_days_ahead integer DEFAULT 14)
   returns integer language plpgsql volatile security definer set TimeZone=UTC set lock_timeout=2s set search_path=pg_catalog, pg_temp;
-create function onceward.enter_delivery(p_kind text, p_key text, p_content jsonb, p_tenant text, p_run_at timestamp with time zone, p_expires_at timestamp with time zone, p_priority integer, p_retry jsonb, p_max_attempts integer, p_alerts_to jsonb, p_is_alert boolean)
+create function onceward.enter_delivery(p_kind text, p_key text, p_content jsonb, p_tenant text, p_run_at timestamp with time zone, p_expires_at timestamp with time zone, p_priority integer, p_retry jsonb, p_max_attempts integer, p_alerts_to jsonb, p_is_alert boolean, p_headers jsonb DEFAULT NULL::jsonb)
   returns TABLE(delivery_id uuid, created boolean) language plpgsql volatile set search_path=pg_catalog, pg_temp;
 create function onceward.entity_text(p_entity jsonb)
   returns text language sql immutable set search_path=pg_catalog, pg_temp;
@@ -1145,6 +1152,10 @@ create function onceward.exchange(p_worker_id uuid, p_job_ids uuid[] DEFAULT '{}
   returns TABLE(outcome text, job_id uuid, epoch bigint, task text, payload jsonb, lane text, priority smallint, ready_seq bigint, attempt integer, max_attempts integer, tenant text, timeout interval, headers jsonb, key text) language plpgsql volatile security definer set lock_timeout=2s set search_path=pg_catalog, pg_temp;
 create function onceward.expire(p_limit integer)
   returns TABLE(expired integer, keys jsonb) language plpgsql volatile set search_path=pg_catalog, pg_temp;
+create function onceward.explain(p_job_id uuid)
+  returns TABLE(reason text, sentence text, detail jsonb, until timestamp with time zone, next_step text) language plpgsql stable security definer set search_path=pg_catalog, pg_temp;
+create function onceward.explain_lane(p_lane text DEFAULT NULL::text)
+  returns TABLE(lane text, reason text, sentence text, detail jsonb, until timestamp with time zone, next_step text) language plpgsql stable security definer set search_path=pg_catalog, pg_temp;
 create function onceward.fail(p_job_id uuid, p_epoch bigint, p_error_type text, p_message text, p_category text DEFAULT 'error'::text, p_traceback text DEFAULT NULL::text, p_permanent boolean DEFAULT false, p_retry_after interval DEFAULT NULL::interval)
   returns TABLE(state text, retry_at timestamp with time zone) language plpgsql volatile security definer set lock_timeout=2s set search_path=pg_catalog, pg_temp;
 create function onceward.fail_run(p_key text, p_epoch bigint, p_error text DEFAULT NULL::text, p_tenant text DEFAULT NULL::text)
@@ -1175,6 +1186,8 @@ create function onceward.id_at(p_at timestamp with time zone)
   returns uuid language sql immutable set search_path=pg_catalog, pg_temp;
 create function onceward.interval_plan(p_spec text, p_zone text)
   returns jsonb language plpgsql immutable set search_path=pg_catalog, pg_temp;
+create function onceward.is_for_no_worker(p_job onceward.job_private, p_why text)
+  returns boolean language sql stable set search_path=pg_catalog, pg_temp;
 create function onceward.jobs_of_workflow(p_workflow_id uuid)
   returns TABLE(id uuid, state text) language plpgsql stable set search_path=pg_catalog, pg_temp;
 create function onceward.join_jobs(p_job_id uuid, p_epoch bigint, p_step text, p_job_ids uuid[], p_seq integer DEFAULT 0, p_version text DEFAULT NULL::text)
@@ -1183,14 +1196,36 @@ create function onceward.key_conflict(p_task text, p_key text, p_job_id uuid)
   returns void language plpgsql immutable set search_path=pg_catalog, pg_temp;
 create function onceward.key_expiry(p_window text)
   returns timestamp with time zone language plpgsql stable set search_path=pg_catalog, pg_temp;
+create function onceward.lane_busy(p_lane text)
+  returns TABLE(workers integer, slots bigint, running bigint, tasks jsonb) language plpgsql stable set search_path=pg_catalog, pg_temp;
+create function onceward.lane_knows(p_lane text, p_task text)
+  returns boolean language sql stable set search_path=pg_catalog, pg_temp;
 create function onceward.lease_lost(p_job_id uuid, p_epoch bigint)
   returns void language plpgsql stable set search_path=pg_catalog, pg_temp;
 create function onceward.live_job(p_schedule_id uuid)
   returns uuid language sql stable set search_path=pg_catalog, pg_temp;
+create function onceward.look_at_lane(p_lane text)
+  returns TABLE(ready bigint, is_more boolean, oldest_at timestamp with time zone, unknown text[], unknown_jobs bigint, next_at timestamp with time zone) language plpgsql stable set enable_bitmapscan=off set enable_seqscan=off set enable_sort=off set jit=off set search_path=pg_catalog, pg_temp;
 create function onceward.lost_run(p_tenant text, p_key text, p_epoch bigint)
   returns void language plpgsql stable set search_path=pg_catalog, pg_temp;
+create function onceward.made_at(p_id uuid)
+  returns timestamp with time zone language sql immutable set search_path=pg_catalog, pg_temp;
 create function onceward.make_due(p_job_ids uuid[])
   returns void language plpgsql volatile set search_path=pg_catalog, pg_temp;
+create function onceward.measured_lanes()
+  returns SETOF text language sql stable set search_path=pg_catalog, pg_temp;
+create function onceward.metrics(p_most integer DEFAULT 100000)
+  returns TABLE(name text, labels jsonb, value double precision) language plpgsql stable security definer set search_path=pg_catalog, pg_temp;
+create function onceward.metrics_of_jobs(p_most integer)
+  returns TABLE(name text, labels jsonb, value double precision) language plpgsql stable set enable_bitmapscan=off set enable_seqscan=off set jit=off set search_path=pg_catalog, pg_temp;
+create function onceward.metrics_of_lanes()
+  returns TABLE(name text, labels jsonb, value double precision) language sql stable set search_path=pg_catalog, pg_temp;
+create function onceward.metrics_of_ledgers(p_most integer)
+  returns TABLE(name text, labels jsonb, value double precision) language sql stable set enable_seqscan=off set jit=off set search_path=pg_catalog, pg_temp;
+create function onceward.metrics_of_storage()
+  returns TABLE(name text, labels jsonb, value double precision) language sql stable set search_path=pg_catalog, pg_temp;
+create function onceward.nearest_task(p_task text)
+  returns text language sql stable set search_path=pg_catalog, pg_temp;
 create function onceward.new_id()
   returns uuid language sql volatile;
 create function onceward.new_ids(p_count integer)
@@ -1217,6 +1252,8 @@ create function onceward.now()
   returns timestamp with time zone language sql stable;
 create function onceward.offset_change(p_zone text, p_before timestamp with time zone, p_after timestamp with time zone)
   returns timestamp with time zone language plpgsql stable set search_path=pg_catalog, pg_temp;
+create function onceward.oldest_ready(p_lane text)
+  returns timestamp with time zone language sql stable set enable_bitmapscan=off set enable_seqscan=off set enable_sort=off set jit=off set search_path=pg_catalog, pg_temp;
 create function onceward.outcomes_of(p_job_id uuid, p_epoch bigint, p_job_ids uuid[])
   returns TABLE(job_id uuid, state text, result jsonb, error jsonb) language plpgsql volatile security definer set search_path=pg_catalog, pg_temp;
 create function onceward.pause_lane(p_name text, p_reason text DEFAULT NULL::text)
@@ -1237,6 +1274,10 @@ create function onceward.read_schedule(p_item jsonb)
   returns onceward.schedule_private language plpgsql stable set search_path=pg_catalog, pg_temp;
 create function onceward.read_spec(p_spec text, p_zone text)
   returns jsonb language plpgsql stable set DateStyle=ISO, YMD set IntervalStyle=postgres set TimeZone=UTC set search_path=pg_catalog, pg_temp;
+create function onceward.reason_of_lane(p_lane onceward.lane_private)
+  returns TABLE(reason text, sentence text, detail jsonb, until timestamp with time zone, next_step text) language plpgsql stable set search_path=pg_catalog, pg_temp;
+create function onceward.reasons(p_job onceward.job_private)
+  returns TABLE(reason text, sentence text, detail jsonb, until timestamp with time zone, next_step text) language plpgsql stable set search_path=pg_catalog, pg_temp;
 create function onceward.receive_event(p_job_id uuid, p_epoch bigint, p_step text, p_event text, p_seq integer DEFAULT 0, p_version text DEFAULT NULL::text)
   returns TABLE(state text, payload jsonb) language plpgsql volatile security definer set lock_timeout=2s set search_path=pg_catalog, pg_temp;
 create function onceward.recheck(p_limit integer, OUT more boolean, OUT freed integer)
@@ -1277,6 +1318,8 @@ create function onceward.schedule_for_update(p_name text, p_tenant text)
   returns onceward.schedule_private language plpgsql volatile set search_path=pg_catalog, pg_temp;
 create function onceward.sees_all_tenants()
   returns boolean language sql stable set search_path=pg_catalog, pg_temp;
+create function onceward.sees_tenant(p_tenant text)
+  returns boolean language sql stable set search_path=pg_catalog, pg_temp;
 create function onceward.set_resolve_check(p_task text, p_check regprocedure)
   returns void language plpgsql volatile set search_path=pg_catalog, pg_temp;
 create function onceward.settle_delivery(p_job_id uuid, p_epoch bigint, p_outcome text, p_provider_ref text DEFAULT NULL::text, p_error_type text DEFAULT NULL::text, p_category text DEFAULT NULL::text, p_message text DEFAULT NULL::text, p_retry_after interval DEFAULT NULL::interval, p_unclear boolean DEFAULT false, p_cleared boolean DEFAULT false)
@@ -1291,7 +1334,7 @@ create function onceward.slot_text(p_local timestamp without time zone, p_at tim
   returns text language sql immutable set search_path=pg_catalog, pg_temp;
 create function onceward.snooze(p_job_id uuid, p_epoch bigint, p_delay interval, p_reason text DEFAULT NULL::text, p_counted boolean DEFAULT true)
   returns TABLE(state text, run_at timestamp with time zone) language plpgsql volatile security definer set lock_timeout=2s set search_path=pg_catalog, pg_temp;
-create function onceward.spawn(p_job_id uuid, p_epoch bigint, p_step text, p_task text, p_payloads jsonb[], p_lane text DEFAULT 'default'::text, p_priority integer DEFAULT 0, p_max_attempts integer DEFAULT 8, p_retry jsonb DEFAULT NULL::jsonb, p_timeout interval DEFAULT NULL::interval, p_seq integer DEFAULT 0, p_version text DEFAULT NULL::text)
+create function onceward.spawn(p_job_id uuid, p_epoch bigint, p_step text, p_task text, p_payloads jsonb[], p_lane text DEFAULT 'default'::text, p_priority integer DEFAULT 0, p_max_attempts integer DEFAULT 8, p_retry jsonb DEFAULT NULL::jsonb, p_timeout interval DEFAULT NULL::interval, p_seq integer DEFAULT 0, p_version text DEFAULT NULL::text, p_headers jsonb DEFAULT NULL::jsonb)
   returns uuid[] language plpgsql volatile security definer set lock_timeout=2s set search_path=pg_catalog, pg_temp;
 create function onceward.spread_events(p_events jsonb, p_limit integer)
   returns boolean language plpgsql volatile set enable_hashjoin=off set enable_mergejoin=off set enable_seqscan=off set jit=off set search_path=pg_catalog, pg_temp;
@@ -1319,6 +1362,18 @@ create function onceward.tidy(p_limit integer DEFAULT 1000)
   returns integer language plpgsql volatile security definer set search_path=pg_catalog, pg_temp;
 create function onceward.time_plan(p_spec text, p_zone text)
   returns jsonb language plpgsql immutable set search_path=pg_catalog, pg_temp;
+create function onceward.told(p_at timestamp with time zone)
+  returns text language sql stable set search_path=pg_catalog, pg_temp;
+create function onceward.told_busy(p_workers integer, p_slots bigint, p_running bigint, p_tasks jsonb)
+  returns text language sql immutable set search_path=pg_catalog, pg_temp;
+create function onceward.told_error(p_error jsonb)
+  returns text language sql immutable set search_path=pg_catalog, pg_temp;
+create function onceward.told_span(p_span interval)
+  returns text language sql immutable set search_path=pg_catalog, pg_temp;
+create function onceward.told_text(p_text text)
+  returns text language sql immutable set search_path=pg_catalog, pg_temp;
+create function onceward.told_word(p_name text)
+  returns text language sql immutable set search_path=pg_catalog, pg_temp;
 create function onceward.unarchive(p_job_id uuid)
   returns void language plpgsql volatile set search_path=pg_catalog, pg_temp;
 create function onceward.verify_dependencies(p_job_ids uuid[], OUT seen integer, OUT freed integer)
@@ -1327,6 +1382,38 @@ create function onceward.wait_event(p_job_id uuid, p_epoch bigint, p_step text, 
   returns timestamp with time zone language plpgsql volatile security definer set lock_timeout=2s set search_path=pg_catalog, pg_temp;
 create function onceward.wake(p_lanes text[])
   returns void language sql volatile set search_path=pg_catalog, pg_temp;
+create function onceward.why_cancelling(p_job onceward.job_private)
+  returns TABLE(reason text, sentence text, detail jsonb, until timestamp with time zone, next_step text) language sql stable set search_path=pg_catalog, pg_temp;
+create function onceward.why_dead_letter(p_job onceward.job_private)
+  returns TABLE(reason text, sentence text, detail jsonb, until timestamp with time zone, next_step text) language sql stable set search_path=pg_catalog, pg_temp;
+create function onceward.why_ended(p_job onceward.archive_private)
+  returns TABLE(reason text, sentence text, detail jsonb, until timestamp with time zone, next_step text) language sql stable set search_path=pg_catalog, pg_temp;
+create function onceward.why_expired(p_job onceward.job_private)
+  returns TABLE(reason text, sentence text, detail jsonb, until timestamp with time zone, next_step text) language sql stable set search_path=pg_catalog, pg_temp;
+create function onceward.why_lane_paused(p_job onceward.job_private)
+  returns TABLE(reason text, sentence text, detail jsonb, until timestamp with time zone, next_step text) language sql stable set search_path=pg_catalog, pg_temp;
+create function onceward.why_lease_over(p_job onceward.job_private)
+  returns TABLE(reason text, sentence text, detail jsonb, until timestamp with time zone, next_step text) language plpgsql stable set search_path=pg_catalog, pg_temp;
+create function onceward.why_new_version(p_job onceward.job_private)
+  returns TABLE(reason text, sentence text, detail jsonb, until timestamp with time zone, next_step text) language sql stable set search_path=pg_catalog, pg_temp;
+create function onceward.why_no_worker(p_job onceward.job_private)
+  returns TABLE(reason text, sentence text, detail jsonb, until timestamp with time zone, next_step text) language sql stable set search_path=pg_catalog, pg_temp;
+create function onceward.why_no_worker_for_task(p_job onceward.job_private)
+  returns TABLE(reason text, sentence text, detail jsonb, until timestamp with time zone, next_step text) language plpgsql stable set search_path=pg_catalog, pg_temp;
+create function onceward.why_running(p_job onceward.job_private)
+  returns TABLE(reason text, sentence text, detail jsonb, until timestamp with time zone, next_step text) language sql stable set search_path=pg_catalog, pg_temp;
+create function onceward.why_turn(p_job onceward.job_private)
+  returns TABLE(reason text, sentence text, detail jsonb, until timestamp with time zone, next_step text) language plpgsql stable set search_path=pg_catalog, pg_temp;
+create function onceward.why_unknown(p_job_id uuid)
+  returns TABLE(reason text, sentence text, detail jsonb, until timestamp with time zone, next_step text) language plpgsql stable set search_path=pg_catalog, pg_temp;
+create function onceward.why_waits_for_event(p_job onceward.job_private)
+  returns TABLE(reason text, sentence text, detail jsonb, until timestamp with time zone, next_step text) language sql stable set search_path=pg_catalog, pg_temp;
+create function onceward.why_waits_for_jobs(p_job onceward.job_private)
+  returns TABLE(reason text, sentence text, detail jsonb, until timestamp with time zone, next_step text) language plpgsql stable set search_path=pg_catalog, pg_temp;
+create function onceward.why_waits_for_key(p_job onceward.job_private)
+  returns TABLE(reason text, sentence text, detail jsonb, until timestamp with time zone, next_step text) language plpgsql stable set search_path=pg_catalog, pg_temp;
+create function onceward.why_waits_for_time(p_job onceward.job_private)
+  returns TABLE(reason text, sentence text, detail jsonb, until timestamp with time zone, next_step text) language plpgsql stable set search_path=pg_catalog, pg_temp;
 create function onceward.worker_is_live(p_worker_id uuid)
   returns boolean language sql stable set search_path=pg_catalog, pg_temp;
 create function onceward.write_step(p_job_id uuid, p_epoch bigint, p_name text, p_kind text, p_state text, p_seq integer, p_tries integer, p_took interval, p_until timestamp with time zone, p_result jsonb, p_error jsonb, p_version text)
@@ -1368,9 +1455,9 @@ grant execute on function onceward.declare_lanes(text[]) to onceward_operator;
 grant execute on function onceward.declare_lanes(text[]) to onceward_producer;
 grant execute on function onceward.declare_lanes(text[]) to onceward_worker;
 grant execute on function onceward.declare_schedules(text,jsonb) to onceward_worker;
-grant execute on function onceward.deliver(text,text,jsonb,text,timestamp with time zone,timestamp with time zone,integer,jsonb,integer,jsonb) to onceward_operator;
-grant execute on function onceward.deliver(text,text,jsonb,text,timestamp with time zone,timestamp with time zone,integer,jsonb,integer,jsonb) to onceward_producer;
-grant execute on function onceward.deliver(text,text,jsonb,text,timestamp with time zone,timestamp with time zone,integer,jsonb,integer,jsonb) to onceward_worker;
+grant execute on function onceward.deliver(text,text,jsonb,text,timestamp with time zone,timestamp with time zone,integer,jsonb,integer,jsonb,jsonb) to onceward_operator;
+grant execute on function onceward.deliver(text,text,jsonb,text,timestamp with time zone,timestamp with time zone,integer,jsonb,integer,jsonb,jsonb) to onceward_producer;
+grant execute on function onceward.deliver(text,text,jsonb,text,timestamp with time zone,timestamp with time zone,integer,jsonb,integer,jsonb,jsonb) to onceward_worker;
 grant execute on function onceward.delivery_content(uuid) to onceward_operator;
 grant execute on function onceward.delivery_content(uuid) to onceward_worker;
 grant execute on function onceward.drop_schedule(text,text) to onceward_operator;
@@ -1390,6 +1477,14 @@ grant execute on function onceward.enqueue_workflow(jsonb,text) to onceward_prod
 grant execute on function onceward.enqueue_workflow(jsonb,text) to onceward_worker;
 grant execute on function onceward.ensure_partitions(integer) to onceward_worker;
 grant execute on function onceward.exchange(uuid,uuid[],bigint[],jsonb[],text[],integer[],integer,jsonb,boolean) to onceward_worker;
+grant execute on function onceward.explain(uuid) to onceward_auditor;
+grant execute on function onceward.explain(uuid) to onceward_operator;
+grant execute on function onceward.explain(uuid) to onceward_producer;
+grant execute on function onceward.explain(uuid) to onceward_worker;
+grant execute on function onceward.explain_lane(text) to onceward_auditor;
+grant execute on function onceward.explain_lane(text) to onceward_operator;
+grant execute on function onceward.explain_lane(text) to onceward_producer;
+grant execute on function onceward.explain_lane(text) to onceward_worker;
 grant execute on function onceward.fail(uuid,bigint,text,text,text,text,boolean,interval) to onceward_worker;
 grant execute on function onceward.fail_run(text,bigint,text,text) to onceward_operator;
 grant execute on function onceward.fail_run(text,bigint,text,text) to onceward_producer;
@@ -1409,6 +1504,9 @@ grant execute on function onceward.id_at(timestamp with time zone) to onceward_o
 grant execute on function onceward.id_at(timestamp with time zone) to onceward_producer;
 grant execute on function onceward.id_at(timestamp with time zone) to onceward_worker;
 grant execute on function onceward.join_jobs(uuid,bigint,text,uuid[],integer,text) to onceward_worker;
+grant execute on function onceward.metrics(integer) to onceward_auditor;
+grant execute on function onceward.metrics(integer) to onceward_operator;
+grant execute on function onceward.metrics(integer) to onceward_worker;
 grant execute on function onceward.next_ticks(text,text,timestamp with time zone,integer) to onceward_auditor;
 grant execute on function onceward.next_ticks(text,text,timestamp with time zone,integer) to onceward_operator;
 grant execute on function onceward.next_ticks(text,text,timestamp with time zone,integer) to onceward_producer;
@@ -1448,7 +1546,7 @@ grant execute on function onceward.sees_all_tenants() to onceward_worker;
 grant execute on function onceward.settle_delivery(uuid,bigint,text,text,text,text,text,interval,boolean,boolean) to onceward_worker;
 grant execute on function onceward.sleep(uuid,bigint,text,interval,integer,text) to onceward_worker;
 grant execute on function onceward.snooze(uuid,bigint,interval,text,boolean) to onceward_worker;
-grant execute on function onceward.spawn(uuid,bigint,text,text,jsonb[],text,integer,integer,jsonb,interval,integer,text) to onceward_worker;
+grant execute on function onceward.spawn(uuid,bigint,text,text,jsonb[],text,integer,integer,jsonb,interval,integer,text,jsonb) to onceward_worker;
 grant execute on function onceward.steps_of(uuid,bigint) to onceward_worker;
 grant execute on function onceward.tick(integer) to onceward_operator;
 grant execute on function onceward.tick(integer) to onceward_worker;
