@@ -47,6 +47,7 @@ check: $(READY) ## Run linter, types, import contracts, the schema snapshot and 
 	@echo "==> generated reference"
 	@$(ALONE) $(BIN)/python -m tools.reference --check
 	@$(ALONE) $(BIN)/python -m tools.cli_reference --check
+	@$(ALONE) $(BIN)/python -m tools.metrics_pages --check
 	@echo "==> docs"
 	@$(ALONE) $(BIN)/python -m tools.docs
 

@@ -20,11 +20,14 @@ from onceward.model import (
     DeadLetterInfo,
     DeliveryInfo,
     EventInfo,
+    Explanation,
     JobInfo,
     JobRef,
+    LaneExplanation,
     LaneInfo,
     PartialCompletion,
     PayloadEdit,
+    Sample,
     StepInfo,
     WorkerInfo,
     WorkflowInfo,
@@ -75,7 +78,7 @@ Times are ISO 8601 in UTC, durations are numbers of seconds.
 WORDS = {
     "str": "string", "int": "integer", "bool": "boolean", "UUID": "UUID", "datetime": "time", "timedelta": "seconds",
     "Json": "JSON", "None": "null", "float": "number", "Answer": "string", "list[str]": "array of string",
-    "list[UUID]": "array of UUID",
+    "list[UUID]": "array of UUID", "dict[str, str]": "object of string",
 }  # fmt: skip
 
 
@@ -113,12 +116,30 @@ SHAPES: dict[str, list[tuple[str, Shape]]] = {
     "onceward db check": [("", (Finding, True))],
     "onceward doctor": [("", (Finding, True))],
     "onceward workers": [("", (WorkerInfo, True))],
+    "onceward metrics": [("", (Sample, True))],
     "onceward job list": [("", (JobInfo, True)), (" with `--count`", ({"count": "integer"}, False))],
     "onceward job show": [
-        ("", ({**record(JobInfo), "attempts": "array", "steps": "array", "payload_edits": "array"}, False)),
+        (
+            "",
+            (
+                {
+                    **record(JobInfo),
+                    "reasons": "array",
+                    "attempts": "array",
+                    "steps": "array",
+                    "payload_edits": "array",
+                },
+                False,
+            ),
+        ),
+        (", its `reasons`", (Explanation, True)),
         (", its `attempts`", (AttemptInfo, True)),
         (", its `steps`", (StepInfo, True)),
         (", its `payload_edits`", (PayloadEdit, True)),
+    ],
+    "onceward job explain": [
+        ("", ({"id": "UUID", "reasons": "array"}, False)),
+        (", its `reasons`", (Explanation, True)),
     ],
     "onceward job enqueue": [("", (JobRef, False))],
     "onceward job wait": [("", (OUTCOME, False))],
@@ -145,6 +166,7 @@ SHAPES: dict[str, list[tuple[str, Shape]]] = {
     "onceward lane bounds": [("bounds", (BoundInfo, True)), ("shares", (ShareInfo, True))],
     "onceward limit list": [("", (LimitInfo, True))],
     "onceward limit show": [("", (LimitInfo, True))],
+    "onceward lane explain": [("", (LaneExplanation, True))],
     "onceward schedule list": [("", (ScheduleInfo, True))],
     "onceward schedule show": [
         ("", ({**record(ScheduleInfo), "next_ticks": "array", "ticks": "array"}, False)),

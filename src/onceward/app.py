@@ -15,6 +15,7 @@ from onceward.schedules import DEFAULT_NAME, Schedule, ScheduleOptions, Spec, de
 if TYPE_CHECKING:
     from onceward.client import AsyncClient, Client
     from onceward.deliveries import Deliveries
+    from onceward.tracing import Tracing
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -74,6 +75,8 @@ class Onceward:
         self.deliveries: Deliveries | None = None
         self.schedules: dict[tuple[str | None, str], Schedule] = {}
         self.limits: dict[str, Limit] = {}
+        # Set by onceward.contrib.opentelemetry.
+        self.tracing: Tracing | None = None
 
     @overload
     def task(self, handler: Callable[P, R], /) -> Task[P, R]: ...

@@ -23,10 +23,12 @@ from onceward.connecting import none_free, probe, probe_async
 from onceward.errors import connection_lost, is_connection_trouble, is_pooler_trouble
 from onceward.model import (
     AttemptInfo,
+    Explanation,
     JobFilter,
     JobInfo,
     JobRef,
     Json,
+    LaneExplanation,
     LaneInfo,
     PartialCompletion,
     StepInfo,
@@ -129,9 +131,10 @@ class Client(Requests):
         **options: Unpack[EnqueueOptions],
     ) -> JobRef:
         """Enqueue one job; with `connection`, in the caller's transaction."""
-        call = self._enqueue(task, payload, options)
-        self._declare(connection)
-        return self.run(call, connection=connection)
+        with self._traced(task, options) as given:
+            call = self._enqueue(task, payload, given)
+            self._declare(connection)
+            return self.run(call, connection=connection)
 
     def enqueue_many(
         self,
@@ -143,15 +146,18 @@ class Client(Requests):
         **options: Unpack[EnqueueOptions],
     ) -> list[JobRef]:
         """One job per payload, all with the same options, in one statement."""
-        call = self._enqueue_many(task, payloads, keys, options)
-        self._declare(connection)
-        return self.run(call, connection=connection)
+        listed = list(payloads)
+        with self._traced(task, options, count=len(listed)) as given:
+            call = self._enqueue_many(task, listed, keys, given)
+            self._declare(connection)
+            return self.run(call, connection=connection)
 
     def enqueue_workflow(self, workflow: Workflow, *, connection: Any = None) -> dict[str, UUID]:
         """All jobs of the workflow, or none; returns their ids by name."""
-        call = self._enqueue_workflow(workflow)
-        self._declare(connection)
-        return self.run(call, connection=connection)
+        with self._traced("workflow", {}, count=len(workflow.nodes)) as traced:
+            call = self._enqueue_workflow(workflow, traced.get("headers"))
+            self._declare(connection)
+            return self.run(call, connection=connection)
 
     def cancel_workflow(self, workflow_id: UUID, reason: str | None = None) -> int:
         """Cancel every job of it that has not ended; returns how many."""
@@ -217,8 +223,16 @@ class Client(Requests):
     def attempts(self, job: AnyJob) -> list[AttemptInfo]:
         return self.run(calls.attempts(job_id_of(job)))
 
+    def explain(self, job: AnyJob) -> list[Explanation]:
+        """Why the job is not running, or what became of it.  The first is the answer, the others come next."""
+        return self.run(calls.explain(job_id_of(job)))
+
     def lanes(self) -> list[LaneInfo]:
         return self.run(calls.lanes())
+
+    def explain_lane(self, lane: str | None = None) -> list[LaneExplanation]:
+        """One line for this lane, or for each."""
+        return self.run(calls.explain_lane(lane))
 
     def cancel(self, job: AnyJob, reason: str | None = None) -> str:
         """`cancelled`, or `cancelling` when the job runs: its worker hears of it within two seconds."""
@@ -338,9 +352,10 @@ class AsyncClient(Requests):
         **options: Unpack[EnqueueOptions],
     ) -> JobRef:
         """Enqueue one job; with `connection`, in the caller's transaction."""
-        call = self._enqueue(task, payload, options)
-        await self._declare(connection)
-        return await self.run(call, connection=connection)
+        with self._traced(task, options) as given:
+            call = self._enqueue(task, payload, given)
+            await self._declare(connection)
+            return await self.run(call, connection=connection)
 
     async def enqueue_many(
         self,
@@ -352,15 +367,18 @@ class AsyncClient(Requests):
         **options: Unpack[EnqueueOptions],
     ) -> list[JobRef]:
         """One job per payload, all with the same options, in one statement."""
-        call = self._enqueue_many(task, payloads, keys, options)
-        await self._declare(connection)
-        return await self.run(call, connection=connection)
+        listed = list(payloads)
+        with self._traced(task, options, count=len(listed)) as given:
+            call = self._enqueue_many(task, listed, keys, given)
+            await self._declare(connection)
+            return await self.run(call, connection=connection)
 
     async def enqueue_workflow(self, workflow: Workflow, *, connection: Any = None) -> dict[str, UUID]:
         """All jobs of the workflow, or none; returns their ids by name."""
-        call = self._enqueue_workflow(workflow)
-        await self._declare(connection)
-        return await self.run(call, connection=connection)
+        with self._traced("workflow", {}, count=len(workflow.nodes)) as traced:
+            call = self._enqueue_workflow(workflow, traced.get("headers"))
+            await self._declare(connection)
+            return await self.run(call, connection=connection)
 
     async def cancel_workflow(self, workflow_id: UUID, reason: str | None = None) -> int:
         """Cancel every job of it that has not ended; returns how many."""
@@ -426,8 +444,16 @@ class AsyncClient(Requests):
     async def attempts(self, job: AnyJob) -> list[AttemptInfo]:
         return await self.run(calls.attempts(job_id_of(job)))
 
+    async def explain(self, job: AnyJob) -> list[Explanation]:
+        """Why the job is not running, or what became of it.  The first is the answer, the others come next."""
+        return await self.run(calls.explain(job_id_of(job)))
+
     async def lanes(self) -> list[LaneInfo]:
         return await self.run(calls.lanes())
+
+    async def explain_lane(self, lane: str | None = None) -> list[LaneExplanation]:
+        """One line for this lane, or for each."""
+        return await self.run(calls.explain_lane(lane))
 
     async def cancel(self, job: AnyJob, reason: str | None = None) -> str:
         """`cancelled`, or `cancelling` when the job runs: its worker hears of it within two seconds."""

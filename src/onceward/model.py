@@ -275,6 +275,37 @@ class AttemptInfo:
 
 
 @dataclass(frozen=True, slots=True)
+class Explanation:
+    """One reason why a job does not run, or what became of it.  The first of a list is the answer."""
+
+    reason: str
+    sentence: str
+    detail: Json
+    until: datetime | None
+    next_step: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class LaneExplanation:
+    """A lane in one line."""
+
+    lane: str
+    reason: str
+    sentence: str
+    detail: Json
+    until: datetime | None
+    next_step: str | None
+
+
+class Sample(NamedTuple):
+    """One value of a metric of the database."""
+
+    name: str
+    labels: dict[str, str]
+    value: float
+
+
+@dataclass(frozen=True, slots=True)
 class LaneInfo:
     """One row of the view `lanes`."""
 

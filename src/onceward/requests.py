@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Generator, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, Literal, TypedDict, cast
 from uuid import UUID
@@ -20,6 +21,7 @@ from onceward.workflow import Node, Workflow
 
 if TYPE_CHECKING:
     from onceward.app import Onceward
+    from onceward.tracing import Tracing
 
 Payload = Mapping[str, Json] | BaseModel
 AnyTask = Task[Any, Any] | str
@@ -121,6 +123,13 @@ class Requests:
         self._lanes_unsure = in_callers_transaction and (self._lanes_unsure or created > 0)
         self._lanes_declared = not self._lanes_unsure
 
+    def _traced(
+        self, task: AnyTask, given: EnqueueOptions, *, count: int = 1
+    ) -> AbstractContextManager[EnqueueOptions]:
+        """A span around an enqueue, if the application is traced; gives the options with the trace in their headers."""
+        tracing = self._app.tracing if self._app is not None else None
+        return nullcontext(given) if tracing is None else _traced(tracing, task, given, count)
+
     def _enqueue(self, task: AnyTask, payload: Payload | None, given: EnqueueOptions) -> Call[JobRef]:
         name, known = self._task(task)
         options = self._options(known, given)
@@ -154,11 +163,14 @@ class Requests:
         uses = [_uses(known, item, limits) for item in listed] if limits or (known and known.limits) else None
         return calls.enqueue_many(name, text, None if keys is None else list(keys), options, uses)
 
-    def _enqueue_workflow(self, workflow: Workflow) -> Call[dict[str, UUID]]:
+    def _enqueue_workflow(
+        self, workflow: Workflow, carried: Mapping[str, str] | None
+    ) -> Call[dict[str, UUID]]:
         tenant = None if self._tenant == "*" else self._tenant
-        return calls.enqueue_workflow([self._node(node) for node in workflow.nodes], tenant=tenant)
+        nodes = [self._node(node, carried or {}) for node in workflow.nodes]
+        return calls.enqueue_workflow(nodes, tenant=tenant)
 
-    def _node(self, node: Node) -> dict[str, Any]:
+    def _node(self, node: Node, carried: Mapping[str, str]) -> dict[str, Any]:
         name, known = self._task(node.task)
         given = {key: value for key, value in node.options.items() if key not in {"after", "after_policy"}}
         options = self._options(known, cast("EnqueueOptions", given))
@@ -183,6 +195,8 @@ class Requests:
         if options.concurrency_key is not None:
             plain["concurrency_key"] = options.concurrency_key
             plain["concurrency_limit"] = options.concurrency_limit
+        if headers := {**carried, **(options.headers or {})}:
+            plain["headers"] = headers
         return plain
 
     def _task(self, task: AnyTask) -> tuple[str, Task[Any, Any] | None]:
@@ -244,6 +258,20 @@ class Requests:
         if options.get("tenant") is None and self._tenant != "*":
             options["tenant"] = self._tenant
         return with_options(known.options if known else Options(), **options)
+
+
+@contextmanager
+def _traced(
+    tracing: Tracing, task: AnyTask, given: EnqueueOptions, count: int
+) -> Generator[EnqueueOptions, None, None]:
+    headers: object = given.get("headers") or {}
+    if not isinstance(headers, Mapping):
+        # Refused in a moment, with the name of the option.
+        yield given
+        return
+    name = task.name if isinstance(task, Task) else str(task)
+    with tracing.enqueue(name, headers, count=count) as carried:
+        yield {**given, "headers": carried} if carried else given
 
 
 def job_id_of(job: AnyJob) -> UUID:

@@ -104,7 +104,7 @@ def test_job_show_has_the_job_its_attempts_and_its_edited_payloads(cli, db):
 
     shown = cli.json("job", "show", job)
 
-    assert set(shown) == names(JobInfo) | {"attempts", "steps", "payload_edits"}
+    assert set(shown) == names(JobInfo) | {"reasons", "attempts", "steps", "payload_edits"}
     assert shown["payload"] == {"amount": 2}
     (attempt,) = shown["attempts"]
     assert set(attempt) == names(AttemptInfo)
@@ -122,7 +122,7 @@ def test_job_show_tells_what_happened_with_error_traceback_and_payload(cli, db):
     short = cli.ok("job", "show", claim.job_id).out
     full = cli.ok("job", "show", claim.job_id, "--full").out
 
-    assert "Gave up after 1 of 1 attempts." in short
+    assert "after attempt 1 of 1: ValueError: declined." in short
     assert "ValueError: declined" in short
     assert '"amount": 1' in short
     assert "line 49" in short
@@ -134,11 +134,11 @@ def test_job_show_tells_what_happened_with_error_traceback_and_payload(cli, db):
 @pytest.mark.parametrize(
     ("prepare", "words"),
     [
-        (lambda db: db.enqueue(), "No live worker serves that lane."),
+        (lambda db: db.enqueue(), 'No live worker serves lane "default".'),
         (lambda db: (db.call("pause_lane", name="default", reason="spring cleaning"), db.enqueue())[1], "spring cleaning"),
-        (lambda db: db.enqueue(run_at=datetime.fromisoformat("2031-01-01T00:00Z")), "Waits for its time, 2031-01-01 00:00:00Z"),
-        (lambda db: db.enqueue(concurrency_key="account-1"), 'Waits for its concurrency key "account-1"'),
-        (lambda db: db.running().job_id, "Runs, started just now, attempt 1 of 8."),
+        (lambda db: db.enqueue(run_at=datetime.fromisoformat("2031-01-01T00:00Z")), "Is to start at 2031-01-01 00:00:00Z"),
+        (lambda db: db.enqueue(concurrency_key="account-1"), 'Its concurrency key "account-1" has room'),
+        (lambda db: db.running().job_id, 'on worker "a", attempt 1 of 8.'),
         (lambda db: db.done(result={"pages": 3}), '"pages": 3'),
     ],
 )  # fmt: skip

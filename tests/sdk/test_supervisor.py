@@ -3,64 +3,16 @@
 from __future__ import annotations
 
 import json
-import os
 import signal
-import subprocess
-import sys
-import time
 import urllib.error
 import urllib.request
-from contextlib import contextmanager
 
 import psutil
 import pytest
 
 from onceward import Client
 from tests.sdk import stage
-
-CODE = """
-import sys
-from datetime import timedelta
-from onceward.worker import WorkerSettings, run_worker
-sys.exit(run_worker("tests.sdk.stage:app", WorkerSettings(log_format="json", **eval(sys.argv[1]))))
-"""
-
-
-@contextmanager
-def process(dsn, **settings):
-    child = subprocess.Popen(
-        [sys.executable, "-c", CODE, repr({"dsn": dsn, **settings})],
-        stderr=subprocess.PIPE,
-        text=True,
-        env=os.environ,
-    )
-    try:
-        yield child
-    finally:
-        for one in (
-            [*psutil.Process(child.pid).children(recursive=True), child] if child.poll() is None else []
-        ):
-            one.kill()
-        child.wait()
-        child.stderr.close()
-
-
-def log_line(child, event, **fields):
-    """The next log line of this event; lines before it are passed over."""
-    for line in child.stderr:
-        if line.startswith("{"):
-            entry = json.loads(line)
-            if entry["event"] == event and fields.items() <= entry.items():
-                return entry
-    raise AssertionError(f"no {event}")
-
-
-def until(condition, *, seconds=30.0):
-    end = time.monotonic() + seconds
-    while time.monotonic() < end:
-        if value := condition():
-            return value
-    raise AssertionError("it never happened")
+from tests.sdk.children import log_line, process, until
 
 
 @pytest.fixture

@@ -225,9 +225,31 @@ def test_times_have_a_zone(catalogue):
 def test_every_foreign_key_has_an_index(catalogue):
     bare = catalogue.run(
         "select conname from pg_constraint as k where k.contype = 'f' and k.connamespace = 'onceward'::regnamespace "
-        "   and not exists (select from pg_index as i where i.indrelid = k.conrelid and i.indkey[0] = k.conkey[1])"
+        "   and not exists (select from pg_index as i where i.indrelid = k.conrelid and i.indpred is null "
+        "                     and (i.indkey::int2[])[0 : cardinality(k.conkey) - 1] @> k.conkey)"
     )
     assert bare == []
+
+
+def test_the_looks_at_the_catalogue_would_find_what_is_wrong(catalogue):
+    """A foreign key without an index, a serial id, a definer function with an open path, a view with other rights."""
+    looks = [
+        test_every_foreign_key_has_an_index,
+        test_ids_and_counters_cannot_run_out,
+        test_no_search_path_can_change_what_a_function_means,
+        test_every_view_has_a_comment_and_the_rights_of_its_reader,
+        test_nothing_is_granted_to_everybody,
+        test_every_table_has_row_level_security_that_binds_its_owner_too,
+    ]
+    with catalogue.conn.transaction(force_rollback=True):
+        catalogue.conn.execute(
+            "create table onceward.a_private (id serial primary key, lane text references onceward.lane_private); "
+            "create function onceward.f() returns int language sql security definer as 'select 1'; "
+            "create view onceward.v as select 1 as one; grant select on onceward.v to public"
+        )
+        for look in looks:
+            with pytest.raises(AssertionError):
+                look(catalogue)
 
 
 def test_the_clock_is_the_only_source_of_time_in_functions(catalogue):

@@ -51,6 +51,7 @@ from onceward.calls.limits import (
     settle_hold,
     shares,
 )
+from onceward.calls.observing import explain, explain_lane, metrics
 from onceward.calls.operating import add_lane, cancel, pause_lane, requeue, resolve, resume_lane, run_now
 from onceward.calls.producing import declare_lanes, enqueue, enqueue_many
 from onceward.calls.reading import (
@@ -102,7 +103,6 @@ from onceward.calls.workflows import (
     emit_event,
     enqueue_workflow,
     events,
-    open_jobs,
     partial_completions,
     requeue_workflow,
     steps,
@@ -177,6 +177,8 @@ __all__ = [
     "ensure_partitions",
     "events",
     "exchange",
+    "explain",
+    "explain_lane",
     "fail",
     "fail_run",
     "fail_step",
@@ -190,9 +192,9 @@ __all__ = [
     "lanes_of_tenant",
     "limited",
     "limits",
+    "metrics",
     "next_ticks",
     "now",
-    "open_jobs",
     "outcome",
     "outcomes_of",
     "partial_completions",

@@ -23,7 +23,7 @@ def deliver(kind: str, content: str, options: Options, *, alerts_to: str | None 
         "%(tenant)s::text, coalesce(%(run_at)s::timestamptz, onceward.now() + %(delay)s::interval), "
         "coalesce(%(expires_at)s::timestamptz, coalesce(%(run_at)s::timestamptz, "
         "onceward.now() + coalesce(%(delay)s::interval, '0')) + %(expires_in)s::interval), "
-        "%(priority)s::int, %(retry)s::jsonb, null, %(alerts_to)s::jsonb)",
+        "%(priority)s::int, %(retry)s::jsonb, null, %(alerts_to)s::jsonb, %(headers)s::jsonb)",
         {
             "kind": kind,
             "key": options.key,
@@ -36,6 +36,7 @@ def deliver(kind: str, content: str, options: Options, *, alerts_to: str | None 
             "priority": options.priority,
             "retry": json.dumps(options.retry.to_json()) if options.retry else None,
             "alerts_to": alerts_to,
+            "headers": json.dumps(dict(options.headers)) if options.headers else None,
         },
         one(lambda row: Delivery(UUID(str(row[0])), row[1], row[2])),
         repeatable=True,

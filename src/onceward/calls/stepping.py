@@ -104,13 +104,14 @@ def receive_event(place: Place, event: str) -> Call[tuple[str, Json]]:
 
 def spawn(
     place: Place, task: str, payloads: str, *, lane: str, priority: int, max_attempts: int, retry: str | None,
-    timeout: timedelta | None, uses: Sequence[Json] | None = None,
+    timeout: timedelta | None, uses: Sequence[Json] | None = None, headers: str | None = None,
 ) -> Call[list[UUID]]:  # fmt: skip
     """`payloads` is the JSON text of a list."""
     return Call(
         "select onceward.spawn(%(job_id)s::uuid, %(epoch)s::bigint, %(step)s::text, %(task)s::text, "
         "array(select jsonb_array_elements(%(payloads)s::jsonb)), %(lane)s::text, %(priority)s::int, "
-        "%(max_attempts)s::int, %(retry)s::jsonb, %(timeout)s::interval, %(seq)s::int, %(version)s::text, %(uses)s::jsonb)",
+        "%(max_attempts)s::int, %(retry)s::jsonb, %(timeout)s::interval, %(seq)s::int, %(version)s::text, %(uses)s::jsonb, "
+        "%(headers)s::jsonb)",
         place.params(
             task=task,
             payloads=payloads,
@@ -120,6 +121,7 @@ def spawn(
             retry=retry,
             timeout=timeout,
             uses=json.dumps(uses) if uses else None,
+            headers=headers,
         ),
         scalar,
         repeatable=True,

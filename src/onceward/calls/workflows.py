@@ -94,18 +94,6 @@ def workflow_jobs(
     )
 
 
-def open_jobs(job_ids: Sequence[UUID], limit: int = 10) -> Call[tuple[int, list[tuple[UUID, str, str]]]]:
-    """How many of these jobs have not ended, and the first of them: id, name and state."""
-    return Call(
-        "select id, coalesce(node, task), state, count(*) over () from onceward.jobs "
-        "where id = any (%(ids)s::uuid[]) and state in ('scheduled', 'ready', 'running', 'blocked') "
-        "order by id limit %(limit)s::int",
-        {"ids": list(job_ids), "limit": limit},
-        lambda rows: (rows[0][3] if rows else 0, [(row[0], row[1], row[2]) for row in rows]),
-        repeatable=True,
-    )
-
-
 def children(job_id: UUID, workflow_id: UUID) -> Call[dict[str, int]]:
     """How many jobs this one has spawned, by state."""
     return Call(

@@ -13,6 +13,7 @@ import typer
 from onceward import calls, jsonsafe
 from onceward.cli import output, values
 from onceward.cli.actions import act_on_each
+from onceward.cli.explain import explain_job
 from onceward.cli.framework import AsJson, Delay, Id, Ids, Noun, RunAt
 from onceward.cli.job_enqueue import enqueue
 from onceward.cli.job_show import History, print_job
@@ -147,11 +148,12 @@ def show(
     attempts = session.run(calls.attempts(found.id))
     edits = session.run(calls.payload_edits(found.id))
     steps = session.run(calls.steps(found.id))
+    reasons = session.run(calls.explain(found.id))
     if as_json:
-        more = {"attempts": attempts, "steps": steps, "payload_edits": edits}
-        output.print_json({**output.to_json(found), **more})
+        more = {"reasons": reasons, "attempts": attempts, "steps": steps, "payload_edits": edits}
+        output.print_json({**output.to_json(found), **output.to_json(more)})
         return
-    print_job(session, found, History(attempts, steps, edits), full=full)
+    print_job(session, found, History(reasons, attempts, steps, edits), full=full)
 
 
 def find(session: Session, job: UUID) -> JobInfo:
@@ -167,6 +169,7 @@ def find(session: Session, job: UUID) -> JobInfo:
     return found
 
 
+app.command("explain")(explain_job)
 app.command("enqueue")(enqueue)
 
 

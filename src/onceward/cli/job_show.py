@@ -11,9 +11,10 @@ from rich.text import Text
 
 from onceward import calls
 from onceward.cli import output
-from onceward.cli.job_show_steps import print_steps, relations, what_it_awaits
+from onceward.cli.explain import print_reasons
+from onceward.cli.job_show_steps import print_steps, relations
 from onceward.cli.session import Session
-from onceward.model import AttemptInfo, JobInfo, Json, PayloadEdit, StepInfo
+from onceward.model import AttemptInfo, Explanation, JobInfo, Json, PayloadEdit, StepInfo
 
 TRACEBACK_LINES = 6
 JSON_LINES = 20
@@ -23,6 +24,7 @@ JSON_LINES = 20
 class History:
     """What is kept beside the job itself."""
 
+    reasons: Sequence[Explanation]
     attempts: Sequence[AttemptInfo]
     steps: Sequence[StepInfo]
     edits: Sequence[PayloadEdit]
@@ -35,8 +37,7 @@ def print_job(session: Session, job: JobInfo, history: History, *, full: bool) -
     title.append("  ")
     title.append_text(output.styled(job.state))
     output.stdout().print(title)
-    for sentence in what_it_awaits(session, job, history.steps, now) or what_happened(session, job, now):
-        output.print_wrapped(sentence, indent=2)
+    print_reasons(history.reasons)
     output.stdout().print()
     output.print_fields([*_facts(job, now), *relations(session, job)])
     _print_attempts(history.attempts, now, full=full)
@@ -52,52 +53,6 @@ def print_job(session: Session, job: JobInfo, history: History, *, full: bool) -
         _print_json("Progress", job.progress, full=full)
     if job.state == "done":
         _print_json("Result", job.result, full=full)
-
-
-def what_happened(session: Session, job: JobInfo, now: datetime) -> list[str]:
-    """Where the job stands and why, in a few sentences."""
-    error = job.last_error or {}
-    why = [f"{error.get('type', 'Error')}: {error.get('message', '')}"] if error else []
-    tried = f"{job.attempt} of {job.max_attempts} attempts"
-    match job.state:
-        case "scheduled" if job.attempt:
-            return [f"Failed, and runs again {output.ago(job.run_at, now)}; {tried} used.", *why]
-        case "scheduled":
-            return [f"Waits for its time, {output.when_and_ago(job.run_at, now)}."]
-        case "ready":
-            return [f'Waits in lane "{job.lane}" for a worker.', *_why_waiting(session, job)]
-        case "blocked":
-            limit = f"at most {job.concurrency_limit} of that key run at once"
-            return [f'Waits for its concurrency key "{job.concurrency_key}": {limit}.']
-        case "running":
-            asked = ["Its worker has been asked to stop."] if job.cancel_at else []
-            since = output.ago(job.started_at, now)
-            return [f"Runs, started {since}, attempt {job.attempt} of {job.max_attempts}.", *asked]
-        case "dead_letter":
-            return [
-                f"Gave up after {tried}.",
-                *why,
-                f'Next: "onceward dead-letter requeue {job.id}", or resolve it with a note.',
-            ]
-        case _:
-            word = {"done": "Done", "cancelled": "Cancelled", "resolved": "Resolved by hand"}[job.state]
-            return [f"{word} {output.ago(job.finished_at, now)}{f': {job.note}' if job.note else '.'}"]
-
-
-def _why_waiting(session: Session, job: JobInfo) -> list[str]:
-    lane = next((info for info in session.run(calls.lanes()) if info.name == job.lane), None)
-    if lane is not None and lane.paused:
-        by = f" by {lane.paused_by}" if lane.paused_by else ""
-        reason = f": {lane.pause_reason}" if lane.pause_reason else ""
-        return [f"The lane is paused{by}{reason}."]
-    serving = [
-        info for info in session.run(calls.workers()) if info.state == "live" and job.lane in info.lanes
-    ]
-    if not serving:
-        return ["No live worker serves that lane."]
-    if not any(job.task in info.tasks for info in serving):
-        return [f'No live worker of that lane knows task "{job.task}".']
-    return []
 
 
 def _facts(job: JobInfo, now: datetime) -> list[tuple[str, object]]:

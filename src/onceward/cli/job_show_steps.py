@@ -1,4 +1,4 @@
-"""The part of `onceward job show` that tells of steps, of what the job waits for, and of the jobs around it."""
+"""The part of `onceward job show` that tells of steps and of the jobs around it."""
 
 from __future__ import annotations
 
@@ -13,36 +13,8 @@ from onceward.cli.session import Session
 from onceward.cli.workflow_graph import by_state
 from onceward.model import JobInfo, StepInfo
 
-# As many steps are shown, the last ones, and as many jobs that are waited for.
+# As many steps are shown, the last ones.
 STEPS = 20
-JOBS = 5
-
-
-def what_it_awaits(session: Session, job: JobInfo, steps: Sequence[StepInfo], now: datetime) -> list[str]:
-    """What a job waits for that sleeps, or waits for an event or for other jobs; nothing otherwise."""
-    waiting = next((step for step in steps if step.state == "waiting"), None)
-    if job.awaits is not None and job.awaits.startswith("event:"):
-        name = job.awaits.removeprefix("event:")
-        gives_up = f", until {output.when_and_ago(job.run_at, now)}" if job.run_at.year < output.NEVER else ""
-        return [f'Waits for event "{name}"{gives_up}.', 'Next: "onceward event emit" lets it go on.']
-    if job.awaits == "jobs":
-        return _jobs_before(session, job)
-    if job.awaits == "join":
-        step = f' in step "{waiting.name}"' if waiting is not None else ""
-        return [f"Waits{step} until other jobs have ended."]
-    if job.state == "scheduled" and waiting is not None and waiting.until == job.run_at:
-        return [f'Sleeps until {output.when_and_ago(job.run_at, now)}, in step "{waiting.name}".']
-    return []
-
-
-def _jobs_before(session: Session, job: JobInfo) -> list[str]:
-    after = job.after or []
-    count, first = session.run(calls.open_jobs(after, JOBS))
-    if not count:
-        return ["Every job that it waits for has ended; a worker lets it go on within about a second."]
-    lines = [f"Waits for {count:,} of {output.counted(len(after), 'job')}:"]
-    lines += [f"{name} {other}, {state}" for other, name, state in first]
-    return lines + ([f"and {count - len(first):,} more"] if count > len(first) else [])
 
 
 def relations(session: Session, job: JobInfo) -> list[tuple[str, object]]:

@@ -8,12 +8,13 @@ import typer
 
 from onceward import calls
 from onceward.cli import output, values
+from onceward.cli.explain import explain_lane
 from onceward.cli.framework import AsJson, Noun
 from onceward.cli.lane_set import bounds, set_, share
 from onceward.cli.output import Column
 from onceward.cli.session import session_of
 
-app = Noun(help="List, add, set, pause and resume lanes, and choose what the audit log tells of them.")
+app = Noun(help="List, explain, add, set, pause and resume lanes, and choose what the audit log tells of them.")
 Name = Annotated[str, typer.Argument(metavar="NAME", help="Name of the lane.", show_default=False)]
 
 
@@ -58,6 +59,9 @@ def list_(ctx: typer.Context, as_json: AsJson = False) -> None:
             for lane in lanes
         ],
     )
+
+
+app.command("explain")(explain_lane)
 
 
 @app.command("add")

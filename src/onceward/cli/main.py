@@ -27,6 +27,7 @@ from onceward.cli import (
     job,
     lane,
     limit,
+    metrics,
     output,
     schedule,
     step,
@@ -46,7 +47,7 @@ class Root(Group):
     """The program itself; its help lists the commands in this order."""
 
     order: ClassVar[tuple[str, ...]] = (
-        "db", "doctor", "worker", "workers", "job", "step", "workflow", "event", "lane", "limit", "schedule", "run",
+        "db", "doctor", "worker", "workers", "metrics", "job", "step", "workflow", "event", "lane", "limit", "schedule", "run",
         "dead-letter", "delivery", "audit", "demo", "bench",
     )  # fmt: skip
 
@@ -67,6 +68,7 @@ app.add_typer(db.app, name="db", rich_help_panel=SET_UP)
 app.command("doctor", cls=Command, rich_help_panel=SET_UP)(doctor.doctor)
 app.command("worker", cls=Command, rich_help_panel=RUN)(worker.worker)
 app.command("workers", cls=Command, rich_help_panel=RUN)(worker.workers)
+app.command("metrics", cls=Command, rich_help_panel=RUN)(metrics.metrics)
 app.add_typer(job.app, name="job", rich_help_panel=LOOK)
 app.add_typer(step.app, name="step", rich_help_panel=LOOK)
 app.add_typer(workflow.app, name="workflow", rich_help_panel=LOOK)

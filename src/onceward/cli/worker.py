@@ -42,7 +42,11 @@ def worker(
         str, typer.Option(metavar="DURATION", help="How long running jobs may go on after SIGTERM.")
     ] = "30s",
     health_port: Annotated[
-        int | None, typer.Option(metavar="PORT", help="Serve /healthz and /readyz on this port.")
+        int | None,
+        typer.Option(
+            metavar="PORT",
+            help="Serve /healthz, /readyz and /metrics on this port; further processes on the next ones.",
+        ),
     ] = None,
     health_host: Annotated[
         str,

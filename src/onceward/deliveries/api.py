@@ -11,6 +11,7 @@ from onceward import calls, jsonsafe
 from onceward.calls import Call
 from onceward.deliveries import content
 from onceward.deliveries.content import Attachment
+from onceward.deliveries.handler import TASK
 from onceward.errors import InvalidArgument, UnknownJob
 from onceward.model import Delivery, DeliveryFilter, DeliveryInfo, Json, Retry
 from onceward.requests import job_id_of
@@ -93,16 +94,21 @@ class DeliveryClient:
 
     def email(self, *, connection: Any = None, **email: Unpack[Email]) -> Delivery:
         """With `connection`, in the caller's transaction."""
-        return self._client.run(_call(self, "email", email), connection=connection)
+        return self._deliver("email", email, connection)
 
     def slack(self, *, connection: Any = None, **message: Unpack[SlackMessage]) -> Delivery:
-        return self._client.run(_call(self, "slack", message), connection=connection)
+        return self._deliver("slack", message, connection)
 
     def telegram(self, *, connection: Any = None, **message: Unpack[TelegramMessage]) -> Delivery:
-        return self._client.run(_call(self, "telegram", message), connection=connection)
+        return self._deliver("telegram", message, connection)
 
     def webhook(self, *, connection: Any = None, **webhook: Unpack[Webhook]) -> Delivery:
-        return self._client.run(_call(self, "webhook", webhook), connection=connection)
+        return self._deliver("webhook", webhook, connection)
+
+    def _deliver(self, kind: str, given: Mapping[str, Any], connection: Any) -> Delivery:
+        with self._client._traced(TASK, {}) as traced:  # noqa: SLF001 - the two shells are ours
+            call = _call(self, kind, given, traced.get("headers"))
+            return self._client.run(call, connection=connection)
 
     def get(self, delivery: AnyDelivery) -> DeliveryInfo:
         return _found(delivery, self._client.run(calls.delivery(id_of(delivery))))
@@ -130,16 +136,21 @@ class AsyncDeliveryClient:
 
     async def email(self, *, connection: Any = None, **email: Unpack[Email]) -> Delivery:
         """With `connection`, in the caller's transaction."""
-        return await self._client.run(_call(self, "email", email), connection=connection)
+        return await self._deliver("email", email, connection)
 
     async def slack(self, *, connection: Any = None, **message: Unpack[SlackMessage]) -> Delivery:
-        return await self._client.run(_call(self, "slack", message), connection=connection)
+        return await self._deliver("slack", message, connection)
 
     async def telegram(self, *, connection: Any = None, **message: Unpack[TelegramMessage]) -> Delivery:
-        return await self._client.run(_call(self, "telegram", message), connection=connection)
+        return await self._deliver("telegram", message, connection)
 
     async def webhook(self, *, connection: Any = None, **webhook: Unpack[Webhook]) -> Delivery:
-        return await self._client.run(_call(self, "webhook", webhook), connection=connection)
+        return await self._deliver("webhook", webhook, connection)
+
+    async def _deliver(self, kind: str, given: Mapping[str, Any], connection: Any) -> Delivery:
+        with self._client._traced(TASK, {}) as traced:  # noqa: SLF001 - the two shells are ours
+            call = _call(self, kind, given, traced.get("headers"))
+            return await self._client.run(call, connection=connection)
 
     async def get(self, delivery: AnyDelivery) -> DeliveryInfo:
         return _found(delivery, await self._client.run(calls.delivery(id_of(delivery))))
@@ -158,7 +169,12 @@ class AsyncDeliveryClient:
         return await self._client.cancel(id_of(delivery), reason)
 
 
-def _call(shell: DeliveryClient | AsyncDeliveryClient, kind: str, given: Mapping[str, Any]) -> Call[Delivery]:
+def _call(
+    shell: DeliveryClient | AsyncDeliveryClient,
+    kind: str,
+    given: Mapping[str, Any],
+    headers: Mapping[str, str] | None,
+) -> Call[Delivery]:
     client: Requests = shell._client  # noqa: SLF001 - the two shells are ours
     settings = shell._settings  # noqa: SLF001
     unknown = set(given) - _FIELDS[kind] - set(DeliveryOptions.__annotations__)
@@ -185,6 +201,7 @@ def _call(shell: DeliveryClient | AsyncDeliveryClient, kind: str, given: Mapping
     }
     if waits is not None:
         options["retry"] = Retry(waits=list(waits))
+    options["headers"] = headers
     return calls.deliver(
         kind,
         jsonsafe.dumps(made, what=kind),

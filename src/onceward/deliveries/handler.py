@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from contextlib import AbstractContextManager
 from datetime import timedelta
 from typing import Any, Protocol, cast
 from uuid import UUID
@@ -19,6 +20,7 @@ from onceward.errors import PermanentFailure, WrongState
 from onceward.model import BegunDelivery
 from onceward.outcomes import Settle, Snooze
 from onceward.registry import JobContext
+from onceward.tracing import Outcome
 
 log = logs.get("onceward.deliveries")
 TASK, LANE = "onceward.deliver", "deliveries"
@@ -37,6 +39,9 @@ class Attempt(Protocol):
     @property
     def cancelled(self) -> bool: ...
     def submit(self, call: Call[Any]) -> asyncio.Future[Any]: ...
+    def part(
+        self, kind: str, name: str, *, outside: bool = False, **more: str
+    ) -> AbstractContextManager[Outcome]: ...
 
 
 Handler = Callable[[JobContext, str, str], Coroutine[Any, Any, Settle | Snooze]]
@@ -80,8 +85,10 @@ async def _deliver(job: Attempt, provider: Provider, reconcile: Reconcile | None
     if isinstance(verdict, NotSent):
         return _settle(job, outgoing, provider, "retry", verdict)
     cleared = begun.unclear_since is not None and not harmless
-    report = await _insist(_send(provider, outgoing), job)
-    outcome = _outcome(report, can_repeat=harmless or reconcile is not None)
+    with job.part("send", begun.kind, outside=True, **{"onceward.provider": provider.name}) as say:
+        report = await _insist(_send(provider, outgoing), job)
+        outcome = _outcome(report, can_repeat=harmless or reconcile is not None)
+        say(outcome)
     return _settle(job, outgoing, provider, outcome, report, cleared=cleared)
 
 

@@ -20,7 +20,8 @@ grant select on onceward.jobs, onceward.attempts, onceward.lanes, onceward.worke
    to onceward_producer, onceward_worker, onceward_operator, onceward_auditor;
 
 grant execute on function
-  onceward.now, onceward.id_at, onceward.current_tenant, onceward.sees_all_tenants, onceward.caller, onceward.fingerprint
+  onceward.now, onceward.id_at, onceward.current_tenant, onceward.sees_all_tenants, onceward.caller, onceward.fingerprint,
+  onceward.explain, onceward.explain_lane
    to onceward_producer, onceward_worker, onceward_operator, onceward_auditor;
 grant execute on function onceward.enqueue, onceward.enqueue_many, onceward.enqueue_workflow, onceward.declare_lanes,
   onceward.cancel, onceward.cancel_workflow, onceward.emit_event, onceward.deliver
@@ -47,6 +48,7 @@ grant execute on function
   onceward.add_schedule, onceward.drop_schedule, onceward.begin_run, onceward.renew_run, onceward.finish_run, onceward.fail_run
    to onceward_producer, onceward_worker, onceward_operator;
 grant execute on function onceward.declare_schedules to onceward_worker;
+grant execute on function onceward.metrics to onceward_worker, onceward_operator, onceward_auditor;
 grant execute on function onceward.tick to onceward_worker, onceward_operator;
 grant execute on function onceward.pause_schedule, onceward.resume_schedule, onceward.run_schedule_now to onceward_operator;
 

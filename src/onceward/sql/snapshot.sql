@@ -56,7 +56,6 @@ create table onceward.archive_default (
   node text,
   after uuid[],
   after_policy text,
-  uses jsonb,
   constraint archive_default_pkey PRIMARY KEY (id),
   constraint archive_state_known CHECK ((state = ANY (ARRAY['done'::text, 'cancelled'::text, 'resolved'::text])))
 ) -- a partition: DEFAULT;
@@ -94,7 +93,6 @@ create table onceward.archive_private (
   node text,
   after uuid[],
   after_policy text,
-  uses jsonb,
   constraint archive_private_pkey PRIMARY KEY (id),
   constraint archive_state_known CHECK ((state = ANY (ARRAY['done'::text, 'cancelled'::text, 'resolved'::text])))
 ) partition by RANGE (id);
@@ -138,33 +136,6 @@ create table onceward.attempt_private (
   constraint attempt_outcome_known CHECK ((outcome = ANY (ARRAY['failed'::text, 'dead_letter'::text, 'snoozed'::text, 'suspended'::text, 'cancelled'::text, 'rescued'::text, 'released'::text]))),
   constraint attempt_private_pkey PRIMARY KEY (job_id, epoch)
 ) partition by RANGE (job_id);
--- row-level security: enabled and forced
-create table onceward.bound_private (
-  lane text not null,
-  tenant text not null,
-  max_depth bigint,
-  max_age interval,
-  max_bytes bigint,
-  over text not null,
-  defer_by interval not null,
-  constraint bound_has_a_bound CHECK ((num_nonnulls(max_depth, max_age, max_bytes) > 0)),
-  constraint bound_over_known CHECK ((over = ANY (ARRAY['signal'::text, 'defer'::text, 'reject'::text]))),
-  constraint bound_private_pkey PRIMARY KEY (lane, tenant)
-);
--- row-level security: enabled and forced
-create table onceward.bucket_private (
-  limit_name text not null,
-  key text not null,
-  level double precision,
-  weight_level double precision,
-  refilled_at timestamp with time zone not null,
-  paused_until timestamp with time zone,
-  pause_reason text,
-  probe uuid,
-  probe_epoch bigint,
-  probe_until timestamp with time zone,
-  constraint bucket_private_pkey PRIMARY KEY (limit_name, key)
-) with (fillfactor=50);
 -- row-level security: enabled and forced
 create table onceward.code_private (
   only_row boolean not null default true,
@@ -234,17 +205,6 @@ create table onceward.event_private (
   constraint event_private_pkey PRIMARY KEY (tenant, name)
 );
 -- row-level security: enabled and forced
-create table onceward.hold_private (
-  limit_name text not null,
-  key text not null,
-  holder uuid not null,
-  epoch bigint,
-  expires_at timestamp with time zone,
-  weight double precision not null default 0,
-  constraint hold_of_a_job_or_with_a_lease CHECK (((epoch IS NULL) = (expires_at IS NOT NULL))),
-  constraint hold_private_pkey PRIMARY KEY (limit_name, key, holder)
-);
--- row-level security: enabled and forced
 create table onceward.job_private (
   id uuid not null,
   tenant text not null,
@@ -281,9 +241,6 @@ create table onceward.job_private (
   after uuid[],
   after_policy text,
   awaits text,
-  line text not null default ''::text,
-  uses jsonb,
-  settled jsonb,
   constraint job_private_pkey PRIMARY KEY (id),
   constraint job_running_has_lease CHECK (((state = 'running'::text) = (worker_id IS NOT NULL)))
 ) with (autovacuum_analyze_scale_factor=0.1, autovacuum_vacuum_cost_delay=0, autovacuum_vacuum_scale_factor=0.02, autovacuum_vacuum_threshold=5000);
@@ -306,38 +263,9 @@ create table onceward.lane_private (
   max_payload_bytes integer not null default 262144,
   max_result_bytes integer not null default 262144,
   created_at timestamp with time zone not null,
-  fair boolean not null default true,
-  max_wait interval default '00:05:00'::interval,
-  bounded boolean not null default false,
   constraint lane_caps_positive CHECK (((max_payload_bytes > 0) AND (max_result_bytes > 0))),
   constraint lane_name_form CHECK ((name ~ '^[A-Za-z0-9_.:-]{1,100}$'::text)),
   constraint lane_private_pkey PRIMARY KEY (name)
-);
--- row-level security: enabled and forced
-create table onceward.limit_private (
-  name text not null,
-  requests integer,
-  period interval,
-  burst double precision,
-  rate double precision,
-  weight bigint,
-  weight_period interval,
-  weight_burst double precision,
-  weight_rate double precision,
-  slots integer,
-  allowance interval not null,
-  per_key boolean not null,
-  threshold double precision not null,
-  over text not null,
-  source text not null,
-  changed_at timestamp with time zone not null,
-  changed_by text not null,
-  constraint limit_has_a_bound CHECK ((num_nonnulls(requests, weight, slots) > 0)),
-  constraint limit_over_known CHECK ((over = ANY (ARRAY['accept'::text, 'defer'::text]))),
-  constraint limit_private_pkey PRIMARY KEY (name),
-  constraint limit_requests_per_time CHECK ((num_nulls(requests, period, burst, rate) = ANY (ARRAY[0, 4]))),
-  constraint limit_source_known CHECK ((source = ANY (ARRAY['seed'::text, 'code'::text, 'person'::text]))),
-  constraint limit_weight_per_time CHECK ((num_nulls(weight, weight_period, weight_burst, weight_rate) = ANY (ARRAY[0, 4])))
 );
 -- row-level security: enabled and forced
 create table onceward.migration_private (
@@ -355,19 +283,6 @@ create table onceward.payload_edit_private (
   payload_before jsonb not null,
   constraint payload_edit_private_pkey PRIMARY KEY (job_id, edited_at)
 );
--- row-level security: enabled and forced
-create table onceward.pressure_private (
-  kind text not null,
-  name text not null,
-  part text not null,
-  depth bigint not null,
-  oldest_at timestamp with time zone,
-  bytes bigint,
-  reason text,
-  measured_at timestamp with time zone not null,
-  constraint pressure_kind_known CHECK ((kind = ANY (ARRAY['lane'::text, 'limit'::text]))),
-  constraint pressure_private_pkey PRIMARY KEY (kind, name, part)
-) with (fillfactor=50);
 -- row-level security: enabled and forced
 create table onceward.recheck_private (
   id bigint not null generated always as identity,
@@ -436,21 +351,12 @@ create table onceward.schedule_private (
   last_ticked_at timestamp with time zone,
   last_outcome text,
   last_job_id uuid,
-  uses jsonb,
   constraint schedule_missed_known CHECK ((missed = ANY (ARRAY['none'::text, 'latest'::text, 'all'::text]))),
   constraint schedule_name_is_unique UNIQUE (tenant, name),
   constraint schedule_overlap_known CHECK ((overlap = ANY (ARRAY['skip'::text, 'queue'::text, 'allow'::text]))),
   constraint schedule_private_pkey PRIMARY KEY (id),
   constraint schedule_source_known CHECK ((source = ANY (ARRAY['code'::text, 'person'::text])))
 ) with (fillfactor=50);
--- row-level security: enabled and forced
-create table onceward.share_private (
-  lane text not null,
-  tenant text not null,
-  share integer not null,
-  constraint share_private_pkey PRIMARY KEY (lane, tenant),
-  constraint share_range CHECK (((share >= 1) AND (share <= 1000)))
-);
 -- row-level security: enabled and forced
 create table onceward.step_default (
   job_id uuid not null,
@@ -536,7 +442,6 @@ create table onceward.worker_private (
   asleep_until timestamp with time zone,
   retired_at timestamp with time zone,
   retired_why text,
-  turns jsonb,
   constraint worker_lease_range CHECK (((lease >= '00:00:01'::interval) AND (lease <= '1 day'::interval))),
   constraint worker_private_pkey PRIMARY KEY (id)
 ) with (fillfactor=50);
@@ -546,18 +451,17 @@ create table onceward.worker_private (
 
 CREATE INDEX archive_default_workflow_id_idx ON onceward.archive_default USING btree (workflow_id) WHERE (workflow_id IS NOT NULL);
 CREATE INDEX archive_workflow_idx ON ONLY onceward.archive_private USING btree (workflow_id) WHERE (workflow_id IS NOT NULL);
+CREATE INDEX delivery_open_idx ON onceward.delivery_private USING btree (state) WHERE (state = ANY (ARRAY['pending'::text, 'sending'::text]));
 CREATE INDEX delivery_trouble_idx ON onceward.delivery_private USING btree (state, id) WHERE (state = ANY (ARRAY['uncertain'::text, 'abandoned'::text]));
 CREATE INDEX dependency_after_idx ON onceward.dependency_private USING btree (after_id);
 CREATE INDEX dependency_outcome_idx ON onceward.dependency_private USING btree (job_id, outcome);
 CREATE INDEX event_expires_idx ON onceward.event_private USING btree (expires_at);
-CREATE INDEX hold_expires_idx ON onceward.hold_private USING btree (expires_at) WHERE (expires_at IS NOT NULL);
-CREATE INDEX hold_holder_idx ON onceward.hold_private USING btree (holder);
 CREATE INDEX job_awaits_idx ON onceward.job_private USING btree (tenant, awaits) WHERE (awaits IS NOT NULL);
 CREATE INDEX job_cancel_idx ON onceward.job_private USING btree (worker_id) WHERE ((state = 'running'::text) AND (cancel_at IS NOT NULL));
 CREATE INDEX job_dead_idx ON onceward.job_private USING btree (dead_at) WHERE (state = 'dead_letter'::text);
 CREATE INDEX job_expires_idx ON onceward.job_private USING btree (expires_at) WHERE ((expires_at IS NOT NULL) AND (state = ANY (ARRAY['scheduled'::text, 'ready'::text, 'blocked'::text])));
 CREATE INDEX job_key_idx ON onceward.job_private USING btree (tenant, concurrency_key, state, priority DESC, id) WHERE ((concurrency_key IS NOT NULL) AND (awaits IS NULL));
-CREATE INDEX job_ready_idx ON onceward.job_private USING btree (lane, line, priority DESC, ready_seq) WHERE (state = 'ready'::text);
+CREATE INDEX job_ready_idx ON onceward.job_private USING btree (lane, priority DESC, ready_seq) WHERE (state = 'ready'::text);
 CREATE INDEX job_running_idx ON onceward.job_private USING btree (worker_id) WHERE (state = 'running'::text);
 CREATE INDEX job_scheduled_idx ON onceward.job_private USING btree (run_at) WHERE (state = 'scheduled'::text);
 CREATE INDEX job_workflow_idx ON onceward.job_private USING btree (workflow_id) WHERE (workflow_id IS NOT NULL);
@@ -576,8 +480,6 @@ create policy owner_all on onceward.archive_private for all to onceward_owner us
 create policy owner_all on onceward.attempt_default for all to onceward_owner using (true) with check (true);
 create policy own_tenant on onceward.attempt_private for select to onceward_auditor, onceward_operator, onceward_producer, onceward_worker using (((tenant = ( SELECT onceward.current_tenant() AS current_tenant)) OR ( SELECT onceward.sees_all_tenants() AS sees_all_tenants)));
 create policy owner_all on onceward.attempt_private for all to onceward_owner using (true) with check (true);
-create policy owner_all on onceward.bound_private for all to onceward_owner using (true) with check (true);
-create policy owner_all on onceward.bucket_private for all to onceward_owner using (true) with check (true);
 create policy everyone_reads on onceward.code_private for select to onceward_auditor, onceward_operator, onceward_producer, onceward_worker using (true);
 create policy owner_all on onceward.code_private for all to onceward_owner using (true) with check (true);
 create policy owner_all on onceward.concurrency_private for all to onceward_owner using (true) with check (true);
@@ -587,26 +489,20 @@ create policy owner_all on onceward.delivery_private for all to onceward_owner u
 create policy owner_all on onceward.dependency_private for all to onceward_owner using (true) with check (true);
 create policy own_tenant on onceward.event_private for select to onceward_auditor, onceward_operator, onceward_producer, onceward_worker using (((tenant = ( SELECT onceward.current_tenant() AS current_tenant)) OR ( SELECT onceward.sees_all_tenants() AS sees_all_tenants)));
 create policy owner_all on onceward.event_private for all to onceward_owner using (true) with check (true);
-create policy owner_all on onceward.hold_private for all to onceward_owner using (true) with check (true);
 create policy own_tenant on onceward.job_private for select to onceward_auditor, onceward_operator, onceward_producer, onceward_worker using (((tenant = ( SELECT onceward.current_tenant() AS current_tenant)) OR ( SELECT onceward.sees_all_tenants() AS sees_all_tenants)));
 create policy owner_all on onceward.job_private for all to onceward_owner using (true) with check (true);
 create policy owner_all on onceward.key_private for all to onceward_owner using (true) with check (true);
 create policy everyone_reads on onceward.lane_private for select to onceward_auditor, onceward_operator, onceward_producer, onceward_worker using (true);
 create policy owner_all on onceward.lane_private for all to onceward_owner using (true) with check (true);
-create policy everyone_reads on onceward.limit_private for select to onceward_auditor, onceward_operator, onceward_producer, onceward_worker using (true);
-create policy owner_all on onceward.limit_private for all to onceward_owner using (true) with check (true);
 create policy everyone_reads on onceward.migration_private for select to onceward_auditor, onceward_operator, onceward_producer, onceward_worker using (true);
 create policy owner_all on onceward.migration_private for all to onceward_owner using (true) with check (true);
 create policy own_tenant on onceward.payload_edit_private for select to onceward_auditor, onceward_operator, onceward_producer, onceward_worker using (((tenant = ( SELECT onceward.current_tenant() AS current_tenant)) OR ( SELECT onceward.sees_all_tenants() AS sees_all_tenants)));
 create policy owner_all on onceward.payload_edit_private for all to onceward_owner using (true) with check (true);
-create policy owner_all on onceward.pressure_private for all to onceward_owner using (true) with check (true);
 create policy owner_all on onceward.recheck_private for all to onceward_owner using (true) with check (true);
 create policy own_tenant on onceward.run_private for select to onceward_auditor, onceward_operator, onceward_producer, onceward_worker using (((tenant = ( SELECT onceward.current_tenant() AS current_tenant)) OR ( SELECT onceward.sees_all_tenants() AS sees_all_tenants)));
 create policy owner_all on onceward.run_private for all to onceward_owner using (true) with check (true);
 create policy own_tenant on onceward.schedule_private for select to onceward_auditor, onceward_operator, onceward_producer, onceward_worker using (((tenant = ( SELECT onceward.current_tenant() AS current_tenant)) OR ( SELECT onceward.sees_all_tenants() AS sees_all_tenants)));
 create policy owner_all on onceward.schedule_private for all to onceward_owner using (true) with check (true);
-create policy own_tenant on onceward.share_private for select to onceward_auditor, onceward_operator, onceward_producer, onceward_worker using (((tenant = ( SELECT onceward.current_tenant() AS current_tenant)) OR ( SELECT onceward.sees_all_tenants() AS sees_all_tenants)));
-create policy owner_all on onceward.share_private for all to onceward_owner using (true) with check (true);
 create policy owner_all on onceward.step_default for all to onceward_owner using (true) with check (true);
 create policy own_tenant on onceward.step_private for select to onceward_auditor, onceward_operator, onceward_producer, onceward_worker using (((tenant = ( SELECT onceward.current_tenant() AS current_tenant)) OR ( SELECT onceward.sees_all_tenants() AS sees_all_tenants)));
 create policy owner_all on onceward.step_private for all to onceward_owner using (true) with check (true);
@@ -672,21 +568,6 @@ UNION ALL
     NULL::timestamp with time zone AS retry_at
    FROM onceward.archive_private d
   WHERE d.state = 'done'::text;
-create view onceward.bounds with (security_invoker=true) as
- SELECT lane,
-    tenant,
-    max_depth,
-    max_age,
-    max_bytes,
-    over,
-    defer_by,
-    measured_tenant,
-    depth,
-    oldest_at,
-    bytes,
-    reason,
-    measured_at
-   FROM onceward.bound_levels() b(lane, tenant, max_depth, max_age, max_bytes, over, defer_by, measured_tenant, depth, oldest_at, bytes, reason, measured_at);
 create view onceward.dead_letters with (security_invoker=true) as
  SELECT id,
     tenant,
@@ -825,8 +706,7 @@ create view onceward.jobs with (security_invoker=true) as
     j.node,
     j.after,
     j.after_policy,
-    j.awaits,
-    j.uses
+    j.awaits
    FROM onceward.job_private j
 UNION ALL
  SELECT a.id,
@@ -862,8 +742,7 @@ UNION ALL
     a.node,
     a.after,
     a.after_policy,
-    NULL::text AS awaits,
-    a.uses
+    NULL::text AS awaits
    FROM onceward.archive_private a;
 create view onceward.lanes with (security_invoker=true) as
  SELECT l.name,
@@ -879,9 +758,7 @@ create view onceward.lanes with (security_invoker=true) as
     c.oldest_ready_at,
     l.max_payload_bytes,
     l.max_result_bytes,
-    l.created_at,
-    l.fair,
-    l.max_wait
+    l.created_at
    FROM onceward.lane_private l
      LEFT JOIN ( SELECT j.lane,
             count(*) FILTER (WHERE j.state = 'ready'::text) AS ready,
@@ -892,31 +769,6 @@ create view onceward.lanes with (security_invoker=true) as
             min(j.run_at) FILTER (WHERE j.state = 'ready'::text) AS oldest_ready_at
            FROM onceward.job_private j
           GROUP BY j.lane) c ON c.lane = l.name;
-create view onceward.limits with (security_invoker=true) as
- SELECT l.name,
-    b.key,
-    l.requests,
-    l.period,
-    l.weight,
-    l.weight_period,
-    l.slots,
-    l.burst,
-    l.weight_burst,
-    l.allowance,
-    l.per_key,
-    l.threshold,
-    l.over,
-    l.source,
-    b.requests_left,
-    b.weight_left,
-    b.slots_held,
-    b.next_room_at,
-    b.reason,
-    b.paused_until,
-    l.changed_at,
-    l.changed_by
-   FROM onceward.limit_private l
-     LEFT JOIN onceward.limit_levels() b(limit_name, key, requests_left, weight_left, slots_held, next_room_at, reason, paused_until) ON b.limit_name = l.name;
 create view onceward.partial_completions with (security_invoker=true) as
  SELECT j.id AS job_id,
     j.tenant,
@@ -1009,11 +861,6 @@ create view onceward.schedules with (security_invoker=true) as
     last_outcome,
     last_job_id
    FROM onceward.schedule_private s;
-create view onceward.shares with (security_invoker=true) as
- SELECT lane,
-    tenant,
-    share
-   FROM onceward.share_private s;
 create view onceward.steps with (security_invoker=true) as
  SELECT s.job_id,
     s.name,
@@ -1151,18 +998,18 @@ create view onceward.workflows with (security_invoker=true) as
 
 -- functions
 
-create function onceward.acquire(p_limit text, p_key text DEFAULT ''::text, p_requests integer DEFAULT 1, p_weight bigint DEFAULT 0, p_lease interval DEFAULT '00:01:00'::interval)
-  returns TABLE(hold_id uuid, wait interval, reason text) language plpgsql volatile security definer set lock_timeout=2s set search_path=pg_catalog, pg_temp;
 create function onceward.add_dependencies(p_job_ids uuid[], p_after uuid[])
   returns void language plpgsql volatile set search_path=pg_catalog, pg_temp;
-create function onceward.add_lane(p_name text, p_max_payload_bytes integer DEFAULT NULL::integer, p_max_result_bytes integer DEFAULT NULL::integer, p_fair boolean DEFAULT NULL::boolean, p_max_wait interval DEFAULT NULL::interval)
+create function onceward.add_lane(p_name text, p_max_payload_bytes integer DEFAULT NULL::integer, p_max_result_bytes integer DEFAULT NULL::integer)
   returns boolean language plpgsql volatile security definer set search_path=pg_catalog, pg_temp;
-create function onceward.add_schedule(p_name text, p_task text, p_spec text, p_zone text DEFAULT NULL::text, p_payload jsonb DEFAULT '{}'::jsonb, p_lane text DEFAULT 'default'::text, p_priority integer DEFAULT 0, p_max_attempts integer DEFAULT 8, p_retry jsonb DEFAULT NULL::jsonb, p_timeout interval DEFAULT NULL::interval, p_expires_in interval DEFAULT NULL::interval, p_missed text DEFAULT 'latest'::text, p_catch_up integer DEFAULT 1000, p_grace interval DEFAULT '00:01:00'::interval, p_overlap text DEFAULT 'skip'::text, p_jitter interval DEFAULT '00:00:00'::interval, p_tenant text DEFAULT NULL::text, p_uses jsonb DEFAULT NULL::jsonb)
+create function onceward.add_schedule(p_name text, p_task text, p_spec text, p_zone text DEFAULT NULL::text, p_payload jsonb DEFAULT '{}'::jsonb, p_lane text DEFAULT 'default'::text, p_priority integer DEFAULT 0, p_max_attempts integer DEFAULT 8, p_retry jsonb DEFAULT NULL::jsonb, p_timeout interval DEFAULT NULL::interval, p_expires_in interval DEFAULT NULL::interval, p_missed text DEFAULT 'latest'::text, p_catch_up integer DEFAULT 1000, p_grace interval DEFAULT '00:01:00'::interval, p_overlap text DEFAULT 'skip'::text, p_jitter interval DEFAULT '00:00:00'::interval, p_tenant text DEFAULT NULL::text)
   returns TABLE(outcome text, next_slot text, next_at timestamp with time zone) language plpgsql volatile security definer set search_path=pg_catalog, pg_temp;
 create function onceward.admit(p_keys jsonb)
   returns integer language plpgsql volatile set enable_bitmapscan=off set enable_hashjoin=off set enable_mergejoin=off set enable_seqscan=off set jit=off set search_path=pg_catalog, pg_temp;
 create function onceward.adopt(p_worker_id uuid, p_known uuid[])
-  returns TABLE(job_id uuid, epoch bigint, task text, payload jsonb, lane text, priority smallint, ready_seq bigint, attempt integer, max_attempts integer, tenant text, timeout interval, headers jsonb, key text, line text) language sql stable security definer set search_path=pg_catalog, pg_temp;
+  returns TABLE(job_id uuid, epoch bigint, task text, payload jsonb, lane text, priority smallint, ready_seq bigint, attempt integer, max_attempts integer, tenant text, timeout interval, headers jsonb, key text) language sql stable security definer set search_path=pg_catalog, pg_temp;
+create function onceward.ahead_of(p_job onceward.job_private, p_most integer)
+  returns integer language sql stable set enable_bitmapscan=off set enable_seqscan=off set jit=off set search_path=pg_catalog, pg_temp;
 create function onceward.alert_content(p_kind text, p_content jsonb, p_subject text, p_text text)
   returns jsonb language sql immutable set search_path=pg_catalog, pg_temp;
 create function onceward.alert_delivery(p_delivery_id uuid)
@@ -1181,8 +1028,6 @@ create function onceward.begin_delivery(p_job_id uuid, p_epoch bigint, p_provide
   returns TABLE(kind text, key text, tenant text, content jsonb, tries integer, first_try_at timestamp with time zone, sending_at timestamp with time zone, unclear_since timestamp with time zone, unclear_provider text) language plpgsql volatile security definer set lock_timeout=2s set search_path=pg_catalog, pg_temp;
 create function onceward.begin_run(p_key text, p_holder text, p_lease interval DEFAULT '00:05:00'::interval, p_tenant text DEFAULT NULL::text, p_token uuid DEFAULT NULL::uuid)
   returns TABLE(acquired boolean, state text, epoch bigint, attempt integer, holder text, since timestamp with time zone, expires_at timestamp with time zone, finished_at timestamp with time zone, result jsonb, error text) language plpgsql volatile security definer set search_path=pg_catalog, pg_temp;
-create function onceward.bound_levels()
-  returns TABLE(lane text, tenant text, max_depth bigint, max_age interval, max_bytes bigint, over text, defer_by interval, measured_tenant text, depth bigint, oldest_at timestamp with time zone, bytes bigint, reason text, measured_at timestamp with time zone) language sql stable security definer set search_path=pg_catalog, pg_temp;
 create function onceward.caller()
   returns name language sql stable;
 create function onceward.cancel(p_job_id uuid, p_reason text DEFAULT NULL::text, p_epoch bigint DEFAULT NULL::bigint)
@@ -1193,16 +1038,12 @@ create function onceward.cancel_workflow(p_workflow_id uuid, p_reason text DEFAU
   returns integer language plpgsql volatile security definer set search_path=pg_catalog, pg_temp;
 create function onceward.canonical_json(p_value jsonb)
   returns text language plpgsql immutable set search_path=pg_catalog, pg_temp;
-create function onceward.charge(p_limit onceward.limit_private, p_key text, p_weight double precision, p_holder uuid)
-  returns void language sql volatile set search_path=pg_catalog, pg_temp;
 create function onceward.check_address(p_content jsonb, p_field text, p_required boolean)
   returns void language plpgsql immutable set search_path=pg_catalog, pg_temp;
 create function onceward.check_after(p_tenant text, p_after uuid[], p_policy text, p_workflow_id uuid)
   returns uuid language plpgsql stable set enable_hashjoin=off set enable_mergejoin=off set enable_seqscan=off set jit=off set search_path=pg_catalog, pg_temp;
 create function onceward.check_alerts_to(p_alerts_to jsonb)
   returns void language plpgsql immutable set search_path=pg_catalog, pg_temp;
-create function onceward.check_bucket(p_limit text, p_key text)
-  returns onceward.limit_private language plpgsql stable set search_path=pg_catalog, pg_temp;
 create function onceward.check_delivery(p_kind text, p_content jsonb)
   returns void language plpgsql immutable set search_path=pg_catalog, pg_temp;
 create function onceward.check_email(p_content jsonb)
@@ -1219,10 +1060,6 @@ create function onceward.check_lease(p_lease interval)
   returns void language plpgsql immutable set search_path=pg_catalog, pg_temp;
 create function onceward.check_limit(p_limit integer)
   returns void language plpgsql immutable set search_path=pg_catalog, pg_temp;
-create function onceward.check_limit_arguments(p_name text, p_limit jsonb)
-  returns onceward.limit_private language plpgsql stable set search_path=pg_catalog, pg_temp;
-create function onceward.check_many_uses(p_uses jsonb, p_tenant text, p_count integer)
-  returns jsonb[] language plpgsql stable set search_path=pg_catalog, pg_temp;
 create function onceward.check_nodes(p_nodes jsonb)
   returns void language plpgsql immutable set search_path=pg_catalog, pg_temp;
 create function onceward.check_payload(p_payload jsonb)
@@ -1241,28 +1078,20 @@ create function onceward.check_tenant(p_tenant text, p_what text DEFAULT 'job'::
   returns void language plpgsql stable set search_path=pg_catalog, pg_temp;
 create function onceward.check_text(p_content jsonb, p_field text, p_most integer, p_required boolean, p_header boolean DEFAULT false)
   returns void language plpgsql immutable set search_path=pg_catalog, pg_temp;
-create function onceward.check_uses(p_uses jsonb, p_tenant text)
-  returns jsonb language plpgsql stable set search_path=pg_catalog, pg_temp;
 create function onceward.check_zone(p_zone text)
   returns void language plpgsql stable set search_path=pg_catalog, pg_temp;
 create function onceward.claim(p_worker_id uuid, p_lanes text[] DEFAULT ARRAY['default'::text], p_max integer DEFAULT 1)
-  returns TABLE(job_id uuid, epoch bigint, task text, payload jsonb, lane text, priority smallint, ready_seq bigint, attempt integer, max_attempts integer, tenant text, timeout interval, headers jsonb, key text, line text) language plpgsql volatile security definer set search_path=pg_catalog, pg_temp;
-create function onceward.claim_lane(p_worker_id uuid, p_lane text, p_line text, p_max integer, p_floors jsonb, p_overdue timestamp with time zone)
+  returns TABLE(job_id uuid, epoch bigint, task text, payload jsonb, lane text, priority smallint, ready_seq bigint, attempt integer, max_attempts integer, tenant text, timeout interval, headers jsonb, key text) language plpgsql volatile security definer set search_path=pg_catalog, pg_temp;
+create function onceward.claim_lane(p_worker_id uuid, p_lane text, p_max integer, p_floors jsonb)
   returns SETOF onceward.job_private language plpgsql volatile set enable_bitmapscan=off set enable_hashjoin=off set enable_indexscan=on set enable_mergejoin=off set enable_nestloop=on set enable_seqscan=off set enable_sort=off set enable_tidscan=on set jit=off set plan_cache_mode=force_generic_plan set search_path=pg_catalog, pg_temp;
-create function onceward.claim_lanes(p_worker_id uuid, p_lanes text[], p_max integer)
+create function onceward.claim_lanes(p_worker_id uuid, p_lanes text[], p_limits integer[], p_max integer, p_floors jsonb)
   returns SETOF onceward.job_private language plpgsql volatile set search_path=pg_catalog, pg_temp;
-create function onceward.claim_limited(p_worker_id uuid, p_lane text, p_line text, p_max integer)
-  returns SETOF onceward.job_private language plpgsql volatile set search_path=pg_catalog, pg_temp;
-create function onceward.claim_overdue(p_worker_id uuid, p_lane text, p_line text, p_max integer, p_overdue timestamp with time zone)
-  returns SETOF onceward.job_private language plpgsql volatile set search_path=pg_catalog, pg_temp;
-create function onceward.claim_shares(p_worker_id uuid, p_lane text, p_max integer, p_start integer, p_floors jsonb, p_lines jsonb, p_overdue timestamp with time zone)
-  returns SETOF onceward.job_private language plpgsql volatile set search_path=pg_catalog, pg_temp;
-create function onceward.claim_weighed(p_worker_id uuid, p_lane text, p_line text, p_max integer, p_weights jsonb)
-  returns SETOF onceward.job_private language plpgsql volatile set enable_bitmapscan=off set enable_hashjoin=off set enable_mergejoin=off set enable_seqscan=off set jit=off set plan_cache_mode=force_generic_plan set search_path=pg_catalog, pg_temp;
 create function onceward.complete(p_job_id uuid, p_epoch bigint, p_result jsonb DEFAULT NULL::jsonb)
   returns void language plpgsql volatile security definer set lock_timeout=2s set search_path=pg_catalog, pg_temp;
 create function onceward.count_ticks(p_plan jsonb, p_after timestamp with time zone, p_until timestamp with time zone)
   returns bigint language plpgsql stable set search_path=pg_catalog, pg_temp;
+create function onceward.counted(p_count bigint, p_noun text)
+  returns text language sql immutable set search_path=pg_catalog, pg_temp;
 create function onceward.cron_field(p_field text, p_text text, p_low integer, p_high integer, p_names text[])
   returns integer[] language plpgsql immutable set search_path=pg_catalog, pg_temp;
 create function onceward.cron_plan(p_spec text, p_zone text)
@@ -1279,11 +1108,9 @@ create function onceward.decide_waiting(p_job_ids uuid[])
   returns integer language plpgsql volatile set enable_hashjoin=off set enable_mergejoin=off set enable_seqscan=off set jit=off set search_path=pg_catalog, pg_temp;
 create function onceward.declare_lanes(p_names text[])
   returns integer language plpgsql volatile security definer set search_path=pg_catalog, pg_temp;
-create function onceward.declare_limits(p_limits jsonb, p_only_new boolean DEFAULT false)
-  returns integer language plpgsql volatile security definer set search_path=pg_catalog, pg_temp;
 create function onceward.declare_schedules(p_app text, p_schedules jsonb)
   returns TABLE(name text, outcome text) language plpgsql volatile security definer set search_path=pg_catalog, pg_temp;
-create function onceward.deliver(p_kind text, p_key text, p_content jsonb, p_tenant text DEFAULT NULL::text, p_run_at timestamp with time zone DEFAULT NULL::timestamp with time zone, p_expires_at timestamp with time zone DEFAULT NULL::timestamp with time zone, p_priority integer DEFAULT 0, p_retry jsonb DEFAULT NULL::jsonb, p_max_attempts integer DEFAULT NULL::integer, p_alerts_to jsonb DEFAULT NULL::jsonb)
+create function onceward.deliver(p_kind text, p_key text, p_content jsonb, p_tenant text DEFAULT NULL::text, p_run_at timestamp with time zone DEFAULT NULL::timestamp with time zone, p_expires_at timestamp with time zone DEFAULT NULL::timestamp with time zone, p_priority integer DEFAULT 0, p_retry jsonb DEFAULT NULL::jsonb, p_max_attempts integer DEFAULT NULL::integer, p_alerts_to jsonb DEFAULT NULL::jsonb, p_headers jsonb DEFAULT NULL::jsonb)
   returns TABLE(delivery_id uuid, created boolean, state text) language plpgsql volatile security definer set search_path=pg_catalog, pg_temp;
 create function onceward.delivery_content(p_delivery_id uuid)
   returns jsonb language plpgsql stable security definer set search_path=pg_catalog, pg_temp;
@@ -1291,16 +1118,12 @@ create function onceward.delivery_follows(p_job_id uuid, p_job_state text, p_err
   returns void language plpgsql volatile set search_path=pg_catalog, pg_temp;
 create function onceward.delivery_retry(p_kind text)
   returns jsonb language sql immutable set search_path=pg_catalog, pg_temp;
-create function onceward.depth_of_line(p_lane text, p_line text, p_most bigint)
-  returns bigint language plpgsql stable set enable_bitmapscan=off set enable_seqscan=off set jit=off set plan_cache_mode=force_generic_plan set search_path=pg_catalog, pg_temp;
-create function onceward.drop_bound(p_lane text, p_tenant text DEFAULT ''::text)
-  returns boolean language plpgsql volatile security definer set search_path=pg_catalog, pg_temp;
 create function onceward.drop_edges(p_job_ids uuid[])
   returns void language sql volatile set search_path=pg_catalog, pg_temp;
-create function onceward.drop_limit(p_name text)
-  returns void language plpgsql volatile security definer set search_path=pg_catalog, pg_temp;
 create function onceward.drop_schedule(p_name text, p_tenant text DEFAULT NULL::text)
   returns void language plpgsql volatile security definer set search_path=pg_catalog, pg_temp;
+create function onceward.edit_distance(p_a text, p_b text)
+  returns integer language plpgsql immutable set search_path=pg_catalog, pg_temp;
 create function onceward.emit_event(p_name text, p_payload jsonb DEFAULT NULL::jsonb, p_tenant text DEFAULT NULL::text, p_keep interval DEFAULT '30 days'::interval)
   returns boolean language plpgsql volatile security definer set search_path=pg_catalog, pg_temp;
 create function onceward.end_attempt(p_job onceward.job_private, p_state text, p_run_at timestamp with time zone, p_error jsonb)
@@ -1311,24 +1134,28 @@ create function onceward.end_suspended(p_job onceward.job_private, p_state text,
   returns void language plpgsql volatile set search_path=pg_catalog, pg_temp;
 create function onceward.end_waiting(p_job_id uuid, p_why text)
   returns void language plpgsql volatile set search_path=pg_catalog, pg_temp;
-create function onceward.enqueue(p_task text, p_payload jsonb DEFAULT '{}'::jsonb, p_lane text DEFAULT 'default'::text, p_priority integer DEFAULT 0, p_run_at timestamp with time zone DEFAULT NULL::timestamp with time zone, p_expires_at timestamp with time zone DEFAULT NULL::timestamp with time zone, p_timeout interval DEFAULT NULL::interval, p_key text DEFAULT NULL::text, p_key_window text DEFAULT 'live'::text, p_concurrency_key text DEFAULT NULL::text, p_concurrency_limit integer DEFAULT 1, p_max_attempts integer DEFAULT 8, p_retry jsonb DEFAULT NULL::jsonb, p_tenant text DEFAULT NULL::text, p_headers jsonb DEFAULT NULL::jsonb, p_after uuid[] DEFAULT NULL::uuid[], p_after_policy text DEFAULT 'fail'::text, p_workflow_id uuid DEFAULT NULL::uuid, p_parent_id uuid DEFAULT NULL::uuid, p_node text DEFAULT NULL::text, p_uses jsonb DEFAULT NULL::jsonb)
+create function onceward.enqueue(p_task text, p_payload jsonb DEFAULT '{}'::jsonb, p_lane text DEFAULT 'default'::text, p_priority integer DEFAULT 0, p_run_at timestamp with time zone DEFAULT NULL::timestamp with time zone, p_expires_at timestamp with time zone DEFAULT NULL::timestamp with time zone, p_timeout interval DEFAULT NULL::interval, p_key text DEFAULT NULL::text, p_key_window text DEFAULT 'live'::text, p_concurrency_key text DEFAULT NULL::text, p_concurrency_limit integer DEFAULT 1, p_max_attempts integer DEFAULT 8, p_retry jsonb DEFAULT NULL::jsonb, p_tenant text DEFAULT NULL::text, p_headers jsonb DEFAULT NULL::jsonb, p_after uuid[] DEFAULT NULL::uuid[], p_after_policy text DEFAULT 'fail'::text, p_workflow_id uuid DEFAULT NULL::uuid, p_parent_id uuid DEFAULT NULL::uuid, p_node text DEFAULT NULL::text)
   returns TABLE(job_id uuid, created boolean, answer text, until timestamp with time zone, reason text) language plpgsql volatile security definer set search_path=pg_catalog, pg_temp;
-create function onceward.enqueue_many(p_task text, p_payloads jsonb[], p_keys text[] DEFAULT NULL::text[], p_lane text DEFAULT 'default'::text, p_priority integer DEFAULT 0, p_run_at timestamp with time zone DEFAULT NULL::timestamp with time zone, p_expires_at timestamp with time zone DEFAULT NULL::timestamp with time zone, p_timeout interval DEFAULT NULL::interval, p_key_window text DEFAULT 'live'::text, p_concurrency_key text DEFAULT NULL::text, p_concurrency_limit integer DEFAULT 1, p_max_attempts integer DEFAULT 8, p_retry jsonb DEFAULT NULL::jsonb, p_tenant text DEFAULT NULL::text, p_headers jsonb DEFAULT NULL::jsonb, p_after uuid[] DEFAULT NULL::uuid[], p_after_policy text DEFAULT 'fail'::text, p_workflow_id uuid DEFAULT NULL::uuid, p_parent_id uuid DEFAULT NULL::uuid, p_uses jsonb DEFAULT NULL::jsonb)
-  returns TABLE(job_id uuid, created boolean, answer text, until timestamp with time zone, reason text) language plpgsql volatile security definer set search_path=pg_catalog, pg_temp;
+create function onceward.enqueue_many(p_task text, p_payloads jsonb[], p_keys text[] DEFAULT NULL::text[], p_lane text DEFAULT 'default'::text, p_priority integer DEFAULT 0, p_run_at timestamp with time zone DEFAULT NULL::timestamp with time zone, p_expires_at timestamp with time zone DEFAULT NULL::timestamp with time zone, p_timeout interval DEFAULT NULL::interval, p_key_window text DEFAULT 'live'::text, p_concurrency_key text DEFAULT NULL::text, p_concurrency_limit integer DEFAULT 1, p_max_attempts integer DEFAULT 8, p_retry jsonb DEFAULT NULL::jsonb, p_tenant text DEFAULT NULL::text, p_headers jsonb DEFAULT NULL::jsonb, p_after uuid[] DEFAULT NULL::uuid[], p_after_policy text DEFAULT 'fail'::text, p_workflow_id uuid DEFAULT NULL::uuid, p_parent_id uuid DEFAULT NULL::uuid)
+  returns TABLE(job_id uuid, created boolean) language plpgsql volatile security definer set search_path=pg_catalog, pg_temp;
 create function onceward.enqueue_workflow(p_nodes jsonb, p_tenant text DEFAULT NULL::text)
   returns TABLE(node text, job_id uuid) language plpgsql volatile security definer set search_path=pg_catalog, pg_temp;
 create function onceward.ensure_partitions(p_days_ahead integer DEFAULT 14)
   returns integer language plpgsql volatile security definer set TimeZone=UTC set lock_timeout=2s set search_path=pg_catalog, pg_temp;
-create function onceward.enter_delivery(p_kind text, p_key text, p_content jsonb, p_tenant text, p_run_at timestamp with time zone, p_expires_at timestamp with time zone, p_priority integer, p_retry jsonb, p_max_attempts integer, p_alerts_to jsonb, p_is_alert boolean)
+create function onceward.enter_delivery(p_kind text, p_key text, p_content jsonb, p_tenant text, p_run_at timestamp with time zone, p_expires_at timestamp with time zone, p_priority integer, p_retry jsonb, p_max_attempts integer, p_alerts_to jsonb, p_is_alert boolean, p_headers jsonb DEFAULT NULL::jsonb)
   returns TABLE(delivery_id uuid, created boolean) language plpgsql volatile set search_path=pg_catalog, pg_temp;
 create function onceward.entity_text(p_entity jsonb)
   returns text language sql immutable set search_path=pg_catalog, pg_temp;
 create function onceward.error_record(p_task text, p_error_type text, p_message text, p_category text, p_traceback text)
   returns jsonb language sql immutable set search_path=pg_catalog, pg_temp;
-create function onceward.exchange(p_worker_id uuid, p_job_ids uuid[] DEFAULT '{}'::uuid[], p_epochs bigint[] DEFAULT '{}'::bigint[], p_results jsonb[] DEFAULT NULL::jsonb[], p_lanes text[] DEFAULT '{}'::text[], p_limits integer[] DEFAULT NULL::integer[], p_max integer DEFAULT 0, p_floors jsonb DEFAULT NULL::jsonb, p_sleep boolean DEFAULT false, p_lines jsonb DEFAULT NULL::jsonb, p_start integer DEFAULT NULL::integer)
-  returns TABLE(outcome text, job_id uuid, epoch bigint, task text, payload jsonb, lane text, priority smallint, ready_seq bigint, attempt integer, max_attempts integer, tenant text, timeout interval, headers jsonb, key text, line text) language plpgsql volatile security definer set lock_timeout=2s set search_path=pg_catalog, pg_temp;
+create function onceward.exchange(p_worker_id uuid, p_job_ids uuid[] DEFAULT '{}'::uuid[], p_epochs bigint[] DEFAULT '{}'::bigint[], p_results jsonb[] DEFAULT NULL::jsonb[], p_lanes text[] DEFAULT '{}'::text[], p_limits integer[] DEFAULT NULL::integer[], p_max integer DEFAULT 0, p_floors jsonb DEFAULT NULL::jsonb, p_sleep boolean DEFAULT false)
+  returns TABLE(outcome text, job_id uuid, epoch bigint, task text, payload jsonb, lane text, priority smallint, ready_seq bigint, attempt integer, max_attempts integer, tenant text, timeout interval, headers jsonb, key text) language plpgsql volatile security definer set lock_timeout=2s set search_path=pg_catalog, pg_temp;
 create function onceward.expire(p_limit integer)
   returns TABLE(expired integer, keys jsonb) language plpgsql volatile set search_path=pg_catalog, pg_temp;
+create function onceward.explain(p_job_id uuid)
+  returns TABLE(reason text, sentence text, detail jsonb, until timestamp with time zone, next_step text) language plpgsql stable security definer set search_path=pg_catalog, pg_temp;
+create function onceward.explain_lane(p_lane text DEFAULT NULL::text)
+  returns TABLE(lane text, reason text, sentence text, detail jsonb, until timestamp with time zone, next_step text) language plpgsql stable security definer set search_path=pg_catalog, pg_temp;
 create function onceward.fail(p_job_id uuid, p_epoch bigint, p_error_type text, p_message text, p_category text DEFAULT 'error'::text, p_traceback text DEFAULT NULL::text, p_permanent boolean DEFAULT false, p_retry_after interval DEFAULT NULL::interval)
   returns TABLE(state text, retry_at timestamp with time zone) language plpgsql volatile security definer set lock_timeout=2s set search_path=pg_catalog, pg_temp;
 create function onceward.fail_run(p_key text, p_epoch bigint, p_error text DEFAULT NULL::text, p_tenant text DEFAULT NULL::text)
@@ -1347,27 +1174,19 @@ create function onceward.fire_slot(p_schedule onceward.schedule_private, p_slot 
   returns onceward.tick_private language plpgsql volatile set search_path=pg_catalog, pg_temp;
 create function onceward.free_keys(p_job_ids uuid[])
   returns void language sql volatile set search_path=pg_catalog, pg_temp;
-create function onceward.give_back(p_uses jsonb)
-  returns void language plpgsql volatile set search_path=pg_catalog, pg_temp;
 create function onceward.give_place(p_job onceward.job_private)
   returns void language plpgsql volatile set search_path=pg_catalog, pg_temp;
 create function onceward.go_on(p_job_ids uuid[])
   returns integer language plpgsql volatile set search_path=pg_catalog, pg_temp;
-create function onceward.has_lines(p_lane text)
-  returns boolean language plpgsql stable set enable_bitmapscan=off set enable_seqscan=off set enable_sort=off set jit=off set plan_cache_mode=force_generic_plan set search_path=pg_catalog, pg_temp;
 create function onceward.hear_events(p_job_ids uuid[])
   returns void language plpgsql volatile set enable_hashjoin=off set enable_mergejoin=off set enable_seqscan=off set jit=off set search_path=pg_catalog, pg_temp;
 create function onceward.heartbeat(p_worker_id uuid)
   returns TABLE(expires_at timestamp with time zone, cancel_job_ids uuid[]) language plpgsql volatile security definer set search_path=pg_catalog, pg_temp;
-create function onceward.hold_lost(p_hold_id uuid)
-  returns void language plpgsql immutable set search_path=pg_catalog, pg_temp;
 create function onceward.id_at(p_at timestamp with time zone)
   returns uuid language sql immutable set search_path=pg_catalog, pg_temp;
 create function onceward.interval_plan(p_spec text, p_zone text)
   returns jsonb language plpgsql immutable set search_path=pg_catalog, pg_temp;
-create function onceward.is_held(p_hold onceward.hold_private)
-  returns boolean language sql stable set search_path=pg_catalog, pg_temp;
-create function onceward.is_probing(p_bucket onceward.bucket_private)
+create function onceward.is_for_no_worker(p_job onceward.job_private, p_why text)
   returns boolean language sql stable set search_path=pg_catalog, pg_temp;
 create function onceward.jobs_of_workflow(p_workflow_id uuid)
   returns TABLE(id uuid, state text) language plpgsql stable set search_path=pg_catalog, pg_temp;
@@ -1377,36 +1196,36 @@ create function onceward.key_conflict(p_task text, p_key text, p_job_id uuid)
   returns void language plpgsql immutable set search_path=pg_catalog, pg_temp;
 create function onceward.key_expiry(p_window text)
   returns timestamp with time zone language plpgsql stable set search_path=pg_catalog, pg_temp;
+create function onceward.lane_busy(p_lane text)
+  returns TABLE(workers integer, slots bigint, running bigint, tasks jsonb) language plpgsql stable set search_path=pg_catalog, pg_temp;
+create function onceward.lane_knows(p_lane text, p_task text)
+  returns boolean language sql stable set search_path=pg_catalog, pg_temp;
 create function onceward.lease_lost(p_job_id uuid, p_epoch bigint)
   returns void language plpgsql stable set search_path=pg_catalog, pg_temp;
-create function onceward.limit_levels()
-  returns TABLE(limit_name text, key text, requests_left double precision, weight_left double precision, slots_held integer, next_room_at timestamp with time zone, reason text, paused_until timestamp with time zone) language sql stable security definer set search_path=pg_catalog, pg_temp;
-create function onceward.limit_now(p_limit text, p_key text DEFAULT ''::text)
-  returns TABLE(requests_left double precision, weight_left double precision, slots_held integer, next_room_at timestamp with time zone, reason text, paused_until timestamp with time zone) language plpgsql stable security definer set search_path=pg_catalog, pg_temp;
-create function onceward.limit_rate(p_limit double precision, p_burst double precision, p_period interval, p_allowance interval)
-  returns double precision language sql immutable set search_path=pg_catalog, pg_temp;
-create function onceward.limited(p_job_id uuid, p_epoch bigint, p_limit text DEFAULT NULL::text, p_retry_after interval DEFAULT '00:00:30'::interval, p_reason text DEFAULT NULL::text)
-  returns TABLE(state text, run_at timestamp with time zone) language plpgsql volatile security definer set lock_timeout=2s set search_path=pg_catalog, pg_temp;
-create function onceward.line_of(p_fair boolean, p_tenant text, p_uses jsonb)
-  returns text language plpgsql immutable set search_path=pg_catalog, pg_temp;
-create function onceward.lines_of(p_lane text, p_after text, p_most integer)
-  returns text[] language plpgsql stable set enable_bitmapscan=off set enable_seqscan=off set enable_sort=off set jit=off set plan_cache_mode=force_generic_plan set search_path=pg_catalog, pg_temp;
 create function onceward.live_job(p_schedule_id uuid)
   returns uuid language sql stable set search_path=pg_catalog, pg_temp;
-create function onceward.lock_hold(p_hold_id uuid)
-  returns onceward.hold_private language plpgsql volatile set search_path=pg_catalog, pg_temp;
+create function onceward.look_at_lane(p_lane text)
+  returns TABLE(ready bigint, is_more boolean, oldest_at timestamp with time zone, unknown text[], unknown_jobs bigint, next_at timestamp with time zone) language plpgsql stable set enable_bitmapscan=off set enable_seqscan=off set enable_sort=off set jit=off set search_path=pg_catalog, pg_temp;
 create function onceward.lost_run(p_tenant text, p_key text, p_epoch bigint)
   returns void language plpgsql stable set search_path=pg_catalog, pg_temp;
+create function onceward.made_at(p_id uuid)
+  returns timestamp with time zone language sql immutable set search_path=pg_catalog, pg_temp;
 create function onceward.make_due(p_job_ids uuid[])
   returns void language plpgsql volatile set search_path=pg_catalog, pg_temp;
-create function onceward.measure_lane(p_bound onceward.bound_private, p_part text)
-  returns void language plpgsql volatile set enable_bitmapscan=off set enable_seqscan=off set jit=off set plan_cache_mode=force_generic_plan set search_path=pg_catalog, pg_temp;
-create function onceward.measure_limit(p_limit onceward.limit_private)
-  returns void language plpgsql volatile set search_path=pg_catalog, pg_temp;
-create function onceward.measure_pressure()
-  returns void language plpgsql volatile set search_path=pg_catalog, pg_temp;
-create function onceward.more_than_limit(p_name text, p_weight numeric, p_burst double precision)
-  returns void language plpgsql immutable set search_path=pg_catalog, pg_temp;
+create function onceward.measured_lanes()
+  returns SETOF text language sql stable set search_path=pg_catalog, pg_temp;
+create function onceward.metrics(p_most integer DEFAULT 100000)
+  returns TABLE(name text, labels jsonb, value double precision) language plpgsql stable security definer set search_path=pg_catalog, pg_temp;
+create function onceward.metrics_of_jobs(p_most integer)
+  returns TABLE(name text, labels jsonb, value double precision) language plpgsql stable set enable_bitmapscan=off set enable_seqscan=off set jit=off set search_path=pg_catalog, pg_temp;
+create function onceward.metrics_of_lanes()
+  returns TABLE(name text, labels jsonb, value double precision) language sql stable set search_path=pg_catalog, pg_temp;
+create function onceward.metrics_of_ledgers(p_most integer)
+  returns TABLE(name text, labels jsonb, value double precision) language sql stable set enable_seqscan=off set jit=off set search_path=pg_catalog, pg_temp;
+create function onceward.metrics_of_storage()
+  returns TABLE(name text, labels jsonb, value double precision) language sql stable set search_path=pg_catalog, pg_temp;
+create function onceward.nearest_task(p_task text)
+  returns text language sql stable set search_path=pg_catalog, pg_temp;
 create function onceward.new_id()
   returns uuid language sql volatile;
 create function onceward.new_ids(p_count integer)
@@ -1421,8 +1240,6 @@ create function onceward.no_such_job(p_job_id uuid)
   returns void language plpgsql immutable set search_path=pg_catalog, pg_temp;
 create function onceward.no_such_lane(p_name text)
   returns void language plpgsql stable set search_path=pg_catalog, pg_temp;
-create function onceward.no_such_limit(p_name text)
-  returns void language plpgsql stable set search_path=pg_catalog, pg_temp;
 create function onceward.no_such_worker(p_worker_id uuid)
   returns void language plpgsql stable set search_path=pg_catalog, pg_temp;
 create function onceward.no_such_workflow(p_workflow_id uuid)
@@ -1435,46 +1252,42 @@ create function onceward.now()
   returns timestamp with time zone language sql stable;
 create function onceward.offset_change(p_zone text, p_before timestamp with time zone, p_after timestamp with time zone)
   returns timestamp with time zone language plpgsql stable set search_path=pg_catalog, pg_temp;
+create function onceward.oldest_ready(p_lane text)
+  returns timestamp with time zone language sql stable set enable_bitmapscan=off set enable_seqscan=off set enable_sort=off set jit=off set search_path=pg_catalog, pg_temp;
 create function onceward.outcomes_of(p_job_id uuid, p_epoch bigint, p_job_ids uuid[])
   returns TABLE(job_id uuid, state text, result jsonb, error jsonb) language plpgsql volatile security definer set search_path=pg_catalog, pg_temp;
 create function onceward.pause_lane(p_name text, p_reason text DEFAULT NULL::text)
   returns boolean language plpgsql volatile security definer set search_path=pg_catalog, pg_temp;
-create function onceward.pause_limit(p_limit text, p_for interval, p_key text DEFAULT ''::text, p_reason text DEFAULT NULL::text)
-  returns timestamp with time zone language plpgsql volatile security definer set lock_timeout=2s set search_path=pg_catalog, pg_temp;
 create function onceward.pause_schedule(p_name text, p_reason text DEFAULT NULL::text, p_tenant text DEFAULT NULL::text)
   returns boolean language plpgsql volatile security definer set search_path=pg_catalog, pg_temp;
 create function onceward.payload_too_large(p_payload jsonb, p_cap integer, p_lane text)
   returns void language plpgsql immutable set search_path=pg_catalog, pg_temp;
 create function onceward.plan_ticks(p_plan jsonb, p_after timestamp with time zone, p_until timestamp with time zone, p_limit integer, p_skip bigint DEFAULT 0)
   returns TABLE(slot text, fire_at timestamp with time zone) language plpgsql stable set search_path=pg_catalog, pg_temp;
-create function onceward.pressure_on(p_lane text, p_tenant text, p_uses jsonb, p_task text, p_key text)
-  returns TABLE(answer text, until timestamp with time zone, reason text) language plpgsql stable set search_path=pg_catalog, pg_temp;
 create function onceward.progress(p_job_id uuid, p_epoch bigint, p_progress jsonb)
   returns void language plpgsql volatile security definer set search_path=pg_catalog, pg_temp;
 create function onceward.promote(p_limit integer DEFAULT 1000)
   returns TABLE(promoted integer, expired integer, next_run_at timestamp with time zone, next_in interval, more boolean) language plpgsql volatile security definer set search_path=pg_catalog, pg_temp;
 create function onceward.put_schedule(p_row onceward.schedule_private)
   returns TABLE(outcome text, next_slot text, next_at timestamp with time zone) language plpgsql volatile set search_path=pg_catalog, pg_temp;
-create function onceward.quotas(p_lane text, p_lines text[], p_max integer)
-  returns integer[] language sql stable set search_path=pg_catalog, pg_temp;
 create function onceward.read_schedule(p_item jsonb)
   returns onceward.schedule_private language plpgsql stable set search_path=pg_catalog, pg_temp;
 create function onceward.read_spec(p_spec text, p_zone text)
   returns jsonb language plpgsql stable set DateStyle=ISO, YMD set IntervalStyle=postgres set TimeZone=UTC set search_path=pg_catalog, pg_temp;
+create function onceward.reason_of_lane(p_lane onceward.lane_private)
+  returns TABLE(reason text, sentence text, detail jsonb, until timestamp with time zone, next_step text) language plpgsql stable set search_path=pg_catalog, pg_temp;
+create function onceward.reasons(p_job onceward.job_private)
+  returns TABLE(reason text, sentence text, detail jsonb, until timestamp with time zone, next_step text) language plpgsql stable set search_path=pg_catalog, pg_temp;
 create function onceward.receive_event(p_job_id uuid, p_epoch bigint, p_step text, p_event text, p_seq integer DEFAULT 0, p_version text DEFAULT NULL::text)
   returns TABLE(state text, payload jsonb) language plpgsql volatile security definer set lock_timeout=2s set search_path=pg_catalog, pg_temp;
 create function onceward.recheck(p_limit integer, OUT more boolean, OUT freed integer)
   returns record language plpgsql volatile set search_path=pg_catalog, pg_temp;
 create function onceward.record_attempt(p_job onceward.job_private, p_outcome text, p_error jsonb, p_retry_at timestamp with time zone)
   returns void language sql volatile set search_path=pg_catalog, pg_temp;
-create function onceward.refilled(p_level double precision, p_burst double precision, p_rate double precision, p_since timestamp with time zone, p_now timestamp with time zone)
-  returns double precision language sql immutable set search_path=pg_catalog, pg_temp;
 create function onceward.register_worker(p_name text, p_lanes text[] DEFAULT ARRAY['default'::text], p_tasks text[] DEFAULT '{}'::text[], p_lease interval DEFAULT '00:00:30'::interval, p_host text DEFAULT 'unknown'::text, p_pid bigint DEFAULT NULL::bigint, p_version text DEFAULT NULL::text, p_concurrency integer DEFAULT 1)
   returns uuid language plpgsql volatile security definer set search_path=pg_catalog, pg_temp;
-create function onceward.release(p_worker_id uuid, p_job_ids uuid[] DEFAULT NULL::uuid[], p_epochs bigint[] DEFAULT NULL::bigint[], p_unstarted boolean DEFAULT false)
+create function onceward.release(p_worker_id uuid, p_job_ids uuid[] DEFAULT NULL::uuid[], p_epochs bigint[] DEFAULT NULL::bigint[])
   returns integer language plpgsql volatile security definer set lock_timeout=2s set search_path=pg_catalog, pg_temp;
-create function onceward.release_hold(p_hold_id uuid)
-  returns boolean language plpgsql volatile security definer set lock_timeout=2s set search_path=pg_catalog, pg_temp;
 create function onceward.renew_run(p_key text, p_epoch bigint, p_lease interval DEFAULT '00:05:00'::interval, p_tenant text DEFAULT NULL::text)
   returns timestamp with time zone language plpgsql volatile security definer set search_path=pg_catalog, pg_temp;
 create function onceward.requeue(p_job_id uuid, p_payload jsonb DEFAULT NULL::jsonb, p_run_at timestamp with time zone DEFAULT NULL::timestamp with time zone)
@@ -1489,18 +1302,12 @@ create function onceward.resolve(p_job_id uuid, p_note text, p_override boolean 
   returns void language plpgsql volatile security definer set search_path=pg_catalog, pg_temp;
 create function onceward.resume_lane(p_name text)
   returns boolean language plpgsql volatile security definer set search_path=pg_catalog, pg_temp;
-create function onceward.resume_limit(p_limit text, p_key text DEFAULT ''::text)
-  returns boolean language plpgsql volatile security definer set lock_timeout=2s set search_path=pg_catalog, pg_temp;
 create function onceward.resume_schedule(p_name text, p_tenant text DEFAULT NULL::text)
   returns boolean language plpgsql volatile security definer set search_path=pg_catalog, pg_temp;
 create function onceward.retire_worker(p_worker_id uuid)
   returns integer language plpgsql volatile security definer set search_path=pg_catalog, pg_temp;
 create function onceward.retry_wait(p_retry jsonb, p_attempt integer)
   returns interval language plpgsql volatile set search_path=pg_catalog, pg_temp;
-create function onceward.room_in_line(p_lane text, p_line text, OUT wait interval, OUT allowance interval, OUT reason text)
-  returns record language plpgsql stable set search_path=pg_catalog, pg_temp;
-create function onceward.room_of(p_limit onceward.limit_private, p_bucket onceward.bucket_private, p_weight double precision, OUT most integer, OUT weight double precision, OUT wait interval, OUT reason text)
-  returns record language plpgsql stable set search_path=pg_catalog, pg_temp;
 create function onceward.run_key(p_function text, p_tenant text, p_grain text DEFAULT 'day'::text, p_entity jsonb DEFAULT NULL::jsonb, p_at timestamp with time zone DEFAULT NULL::timestamp with time zone, p_zone text DEFAULT 'UTC'::text)
   returns text language plpgsql stable security definer set search_path=pg_catalog, pg_temp;
 create function onceward.run_now(p_job_id uuid)
@@ -1511,33 +1318,23 @@ create function onceward.schedule_for_update(p_name text, p_tenant text)
   returns onceward.schedule_private language plpgsql volatile set search_path=pg_catalog, pg_temp;
 create function onceward.sees_all_tenants()
   returns boolean language sql stable set search_path=pg_catalog, pg_temp;
-create function onceward.set_bound(p_lane text, p_max_depth bigint DEFAULT NULL::bigint, p_max_age interval DEFAULT NULL::interval, p_max_bytes bigint DEFAULT NULL::bigint, p_over text DEFAULT 'signal'::text, p_tenant text DEFAULT ''::text, p_defer_by interval DEFAULT '00:01:00'::interval)
-  returns void language plpgsql volatile security definer set search_path=pg_catalog, pg_temp;
-create function onceward.set_limit(p_name text, p_requests integer DEFAULT NULL::integer, p_period interval DEFAULT '00:01:00'::interval, p_weight bigint DEFAULT NULL::bigint, p_weight_period interval DEFAULT NULL::interval, p_slots integer DEFAULT NULL::integer, p_burst integer DEFAULT NULL::integer, p_weight_burst bigint DEFAULT NULL::bigint, p_allowance interval DEFAULT NULL::interval, p_per_key boolean DEFAULT false, p_threshold double precision DEFAULT 0.8, p_over text DEFAULT 'accept'::text)
-  returns boolean language plpgsql volatile security definer set search_path=pg_catalog, pg_temp;
+create function onceward.sees_tenant(p_tenant text)
+  returns boolean language sql stable set search_path=pg_catalog, pg_temp;
 create function onceward.set_resolve_check(p_task text, p_check regprocedure)
   returns void language plpgsql volatile set search_path=pg_catalog, pg_temp;
-create function onceward.set_share(p_lane text, p_tenant text, p_share integer)
-  returns void language plpgsql volatile security definer set search_path=pg_catalog, pg_temp;
-create function onceward.settle(p_job_id uuid, p_epoch bigint, p_limit text, p_weight bigint)
-  returns void language plpgsql volatile security definer set lock_timeout=2s set search_path=pg_catalog, pg_temp;
 create function onceward.settle_delivery(p_job_id uuid, p_epoch bigint, p_outcome text, p_provider_ref text DEFAULT NULL::text, p_error_type text DEFAULT NULL::text, p_category text DEFAULT NULL::text, p_message text DEFAULT NULL::text, p_retry_after interval DEFAULT NULL::interval, p_unclear boolean DEFAULT false, p_cleared boolean DEFAULT false)
   returns TABLE(state text, next_try_at timestamp with time zone) language plpgsql volatile security definer set lock_timeout=2s set search_path=pg_catalog, pg_temp;
-create function onceward.settle_hold(p_hold_id uuid, p_weight bigint)
-  returns void language plpgsql volatile security definer set lock_timeout=2s set search_path=pg_catalog, pg_temp;
 create function onceward.share(p_text text)
   returns double precision language sql immutable set search_path=pg_catalog, pg_temp;
 create function onceward.shown(p_value text)
   returns text language sql immutable set search_path=pg_catalog, pg_temp;
-create function onceward.shows_tenant(p_tenant text)
-  returns boolean language sql stable set search_path=pg_catalog, pg_temp;
 create function onceward.sleep(p_job_id uuid, p_epoch bigint, p_step text, p_delay interval, p_seq integer DEFAULT 0, p_version text DEFAULT NULL::text)
   returns timestamp with time zone language plpgsql volatile security definer set lock_timeout=2s set search_path=pg_catalog, pg_temp;
 create function onceward.slot_text(p_local timestamp without time zone, p_at timestamp with time zone, p_with_offset boolean)
   returns text language sql immutable set search_path=pg_catalog, pg_temp;
 create function onceward.snooze(p_job_id uuid, p_epoch bigint, p_delay interval, p_reason text DEFAULT NULL::text, p_counted boolean DEFAULT true)
   returns TABLE(state text, run_at timestamp with time zone) language plpgsql volatile security definer set lock_timeout=2s set search_path=pg_catalog, pg_temp;
-create function onceward.spawn(p_job_id uuid, p_epoch bigint, p_step text, p_task text, p_payloads jsonb[], p_lane text DEFAULT 'default'::text, p_priority integer DEFAULT 0, p_max_attempts integer DEFAULT 8, p_retry jsonb DEFAULT NULL::jsonb, p_timeout interval DEFAULT NULL::interval, p_seq integer DEFAULT 0, p_version text DEFAULT NULL::text, p_uses jsonb DEFAULT NULL::jsonb)
+create function onceward.spawn(p_job_id uuid, p_epoch bigint, p_step text, p_task text, p_payloads jsonb[], p_lane text DEFAULT 'default'::text, p_priority integer DEFAULT 0, p_max_attempts integer DEFAULT 8, p_retry jsonb DEFAULT NULL::jsonb, p_timeout interval DEFAULT NULL::interval, p_seq integer DEFAULT 0, p_version text DEFAULT NULL::text, p_headers jsonb DEFAULT NULL::jsonb)
   returns uuid[] language plpgsql volatile security definer set lock_timeout=2s set search_path=pg_catalog, pg_temp;
 create function onceward.spread_events(p_events jsonb, p_limit integer)
   returns boolean language plpgsql volatile set enable_hashjoin=off set enable_mergejoin=off set enable_seqscan=off set jit=off set search_path=pg_catalog, pg_temp;
@@ -1547,8 +1344,6 @@ create function onceward.steps_of(p_job_id uuid, p_epoch bigint)
   returns TABLE(name text, kind text, state text, result jsonb, is_over boolean, version text) language plpgsql volatile security definer set search_path=pg_catalog, pg_temp;
 create function onceward.suspend(p_job_id uuid, p_epoch bigint)
   returns onceward.job_private language plpgsql volatile set search_path=pg_catalog, pg_temp;
-create function onceward.take(p_limit onceward.limit_private, p_key text, p_requests double precision, p_weight double precision, p_probe uuid, p_epoch bigint)
-  returns void language sql volatile set search_path=pg_catalog, pg_temp;
 create function onceward.take_key(p_tenant text, p_task text, p_key text, p_window text, p_job_id uuid, p_payload jsonb)
   returns uuid language plpgsql volatile set search_path=pg_catalog, pg_temp;
 create function onceward.take_keys(p_tenant text, p_task text, p_keys text[], p_window text, p_job_ids uuid[], p_payloads jsonb[])
@@ -1567,24 +1362,60 @@ create function onceward.tidy(p_limit integer DEFAULT 1000)
   returns integer language plpgsql volatile security definer set search_path=pg_catalog, pg_temp;
 create function onceward.time_plan(p_spec text, p_zone text)
   returns jsonb language plpgsql immutable set search_path=pg_catalog, pg_temp;
-create function onceward.try_bucket(p_limit text, p_key text)
-  returns onceward.bucket_private language plpgsql volatile set search_path=pg_catalog, pg_temp;
+create function onceward.told(p_at timestamp with time zone)
+  returns text language sql stable set search_path=pg_catalog, pg_temp;
+create function onceward.told_busy(p_workers integer, p_slots bigint, p_running bigint, p_tasks jsonb)
+  returns text language sql immutable set search_path=pg_catalog, pg_temp;
+create function onceward.told_error(p_error jsonb)
+  returns text language sql immutable set search_path=pg_catalog, pg_temp;
+create function onceward.told_span(p_span interval)
+  returns text language sql immutable set search_path=pg_catalog, pg_temp;
+create function onceward.told_text(p_text text)
+  returns text language sql immutable set search_path=pg_catalog, pg_temp;
+create function onceward.told_word(p_name text)
+  returns text language sql immutable set search_path=pg_catalog, pg_temp;
 create function onceward.unarchive(p_job_id uuid)
   returns void language plpgsql volatile set search_path=pg_catalog, pg_temp;
-create function onceward.uses_in(p_uses jsonb)
-  returns TABLE(name text, key text, weight double precision) language sql immutable set search_path=pg_catalog, pg_temp;
-create function onceward.uses_of_line(p_lane text, p_line text)
-  returns jsonb language plpgsql stable set enable_bitmapscan=off set enable_seqscan=off set enable_sort=off set jit=off set plan_cache_mode=force_generic_plan set search_path=pg_catalog, pg_temp;
 create function onceward.verify_dependencies(p_job_ids uuid[], OUT seen integer, OUT freed integer)
   returns record language plpgsql volatile set enable_hashjoin=off set enable_mergejoin=off set enable_seqscan=off set jit=off set search_path=pg_catalog, pg_temp;
 create function onceward.wait_event(p_job_id uuid, p_epoch bigint, p_step text, p_event text, p_timeout interval DEFAULT NULL::interval, p_seq integer DEFAULT 0, p_version text DEFAULT NULL::text)
   returns timestamp with time zone language plpgsql volatile security definer set lock_timeout=2s set search_path=pg_catalog, pg_temp;
 create function onceward.wake(p_lanes text[])
   returns void language sql volatile set search_path=pg_catalog, pg_temp;
+create function onceward.why_cancelling(p_job onceward.job_private)
+  returns TABLE(reason text, sentence text, detail jsonb, until timestamp with time zone, next_step text) language sql stable set search_path=pg_catalog, pg_temp;
+create function onceward.why_dead_letter(p_job onceward.job_private)
+  returns TABLE(reason text, sentence text, detail jsonb, until timestamp with time zone, next_step text) language sql stable set search_path=pg_catalog, pg_temp;
+create function onceward.why_ended(p_job onceward.archive_private)
+  returns TABLE(reason text, sentence text, detail jsonb, until timestamp with time zone, next_step text) language sql stable set search_path=pg_catalog, pg_temp;
+create function onceward.why_expired(p_job onceward.job_private)
+  returns TABLE(reason text, sentence text, detail jsonb, until timestamp with time zone, next_step text) language sql stable set search_path=pg_catalog, pg_temp;
+create function onceward.why_lane_paused(p_job onceward.job_private)
+  returns TABLE(reason text, sentence text, detail jsonb, until timestamp with time zone, next_step text) language sql stable set search_path=pg_catalog, pg_temp;
+create function onceward.why_lease_over(p_job onceward.job_private)
+  returns TABLE(reason text, sentence text, detail jsonb, until timestamp with time zone, next_step text) language plpgsql stable set search_path=pg_catalog, pg_temp;
+create function onceward.why_new_version(p_job onceward.job_private)
+  returns TABLE(reason text, sentence text, detail jsonb, until timestamp with time zone, next_step text) language sql stable set search_path=pg_catalog, pg_temp;
+create function onceward.why_no_worker(p_job onceward.job_private)
+  returns TABLE(reason text, sentence text, detail jsonb, until timestamp with time zone, next_step text) language sql stable set search_path=pg_catalog, pg_temp;
+create function onceward.why_no_worker_for_task(p_job onceward.job_private)
+  returns TABLE(reason text, sentence text, detail jsonb, until timestamp with time zone, next_step text) language plpgsql stable set search_path=pg_catalog, pg_temp;
+create function onceward.why_running(p_job onceward.job_private)
+  returns TABLE(reason text, sentence text, detail jsonb, until timestamp with time zone, next_step text) language sql stable set search_path=pg_catalog, pg_temp;
+create function onceward.why_turn(p_job onceward.job_private)
+  returns TABLE(reason text, sentence text, detail jsonb, until timestamp with time zone, next_step text) language plpgsql stable set search_path=pg_catalog, pg_temp;
+create function onceward.why_unknown(p_job_id uuid)
+  returns TABLE(reason text, sentence text, detail jsonb, until timestamp with time zone, next_step text) language plpgsql stable set search_path=pg_catalog, pg_temp;
+create function onceward.why_waits_for_event(p_job onceward.job_private)
+  returns TABLE(reason text, sentence text, detail jsonb, until timestamp with time zone, next_step text) language sql stable set search_path=pg_catalog, pg_temp;
+create function onceward.why_waits_for_jobs(p_job onceward.job_private)
+  returns TABLE(reason text, sentence text, detail jsonb, until timestamp with time zone, next_step text) language plpgsql stable set search_path=pg_catalog, pg_temp;
+create function onceward.why_waits_for_key(p_job onceward.job_private)
+  returns TABLE(reason text, sentence text, detail jsonb, until timestamp with time zone, next_step text) language plpgsql stable set search_path=pg_catalog, pg_temp;
+create function onceward.why_waits_for_time(p_job onceward.job_private)
+  returns TABLE(reason text, sentence text, detail jsonb, until timestamp with time zone, next_step text) language plpgsql stable set search_path=pg_catalog, pg_temp;
 create function onceward.worker_is_live(p_worker_id uuid)
   returns boolean language sql stable set search_path=pg_catalog, pg_temp;
-create function onceward.write_limit(p_name text, p_limit jsonb, p_source text)
-  returns boolean language plpgsql volatile set search_path=pg_catalog, pg_temp;
 create function onceward.write_step(p_job_id uuid, p_epoch bigint, p_name text, p_kind text, p_state text, p_seq integer, p_tries integer, p_took interval, p_until timestamp with time zone, p_result jsonb, p_error jsonb, p_version text)
   returns onceward.job_private language plpgsql volatile set search_path=pg_catalog, pg_temp;
 create function onceward.wrong_delivery_state(p_action text, p_delivery_id uuid, p_state text, p_hint text)
@@ -1594,22 +1425,15 @@ create function onceward.wrong_state(p_action text, p_job_id uuid, p_state text,
 
 -- grants
 
-grant execute on function onceward.acquire(text,text,integer,bigint,interval) to onceward_operator;
-grant execute on function onceward.acquire(text,text,integer,bigint,interval) to onceward_producer;
-grant execute on function onceward.acquire(text,text,integer,bigint,interval) to onceward_worker;
-grant execute on function onceward.add_lane(text,integer,integer,boolean,interval) to onceward_operator;
-grant execute on function onceward.add_schedule(text,text,text,text,jsonb,text,integer,integer,jsonb,interval,interval,text,integer,interval,text,interval,text,jsonb) to onceward_operator;
-grant execute on function onceward.add_schedule(text,text,text,text,jsonb,text,integer,integer,jsonb,interval,interval,text,integer,interval,text,interval,text,jsonb) to onceward_producer;
-grant execute on function onceward.add_schedule(text,text,text,text,jsonb,text,integer,integer,jsonb,interval,interval,text,integer,interval,text,interval,text,jsonb) to onceward_worker;
+grant execute on function onceward.add_lane(text,integer,integer) to onceward_operator;
+grant execute on function onceward.add_schedule(text,text,text,text,jsonb,text,integer,integer,jsonb,interval,interval,text,integer,interval,text,interval,text) to onceward_operator;
+grant execute on function onceward.add_schedule(text,text,text,text,jsonb,text,integer,integer,jsonb,interval,interval,text,integer,interval,text,interval,text) to onceward_producer;
+grant execute on function onceward.add_schedule(text,text,text,text,jsonb,text,integer,integer,jsonb,interval,interval,text,integer,interval,text,interval,text) to onceward_worker;
 grant execute on function onceward.adopt(uuid,uuid[]) to onceward_worker;
 grant execute on function onceward.begin_delivery(uuid,bigint,text) to onceward_worker;
 grant execute on function onceward.begin_run(text,text,interval,text,uuid) to onceward_operator;
 grant execute on function onceward.begin_run(text,text,interval,text,uuid) to onceward_producer;
 grant execute on function onceward.begin_run(text,text,interval,text,uuid) to onceward_worker;
-grant execute on function onceward.bound_levels() to onceward_auditor;
-grant execute on function onceward.bound_levels() to onceward_operator;
-grant execute on function onceward.bound_levels() to onceward_producer;
-grant execute on function onceward.bound_levels() to onceward_worker;
 grant execute on function onceward.caller() to onceward_auditor;
 grant execute on function onceward.caller() to onceward_operator;
 grant execute on function onceward.caller() to onceward_producer;
@@ -1630,34 +1454,37 @@ grant execute on function onceward.decide_delivery(uuid,text,text) to onceward_o
 grant execute on function onceward.declare_lanes(text[]) to onceward_operator;
 grant execute on function onceward.declare_lanes(text[]) to onceward_producer;
 grant execute on function onceward.declare_lanes(text[]) to onceward_worker;
-grant execute on function onceward.declare_limits(jsonb,boolean) to onceward_operator;
-grant execute on function onceward.declare_limits(jsonb,boolean) to onceward_producer;
-grant execute on function onceward.declare_limits(jsonb,boolean) to onceward_worker;
 grant execute on function onceward.declare_schedules(text,jsonb) to onceward_worker;
-grant execute on function onceward.deliver(text,text,jsonb,text,timestamp with time zone,timestamp with time zone,integer,jsonb,integer,jsonb) to onceward_operator;
-grant execute on function onceward.deliver(text,text,jsonb,text,timestamp with time zone,timestamp with time zone,integer,jsonb,integer,jsonb) to onceward_producer;
-grant execute on function onceward.deliver(text,text,jsonb,text,timestamp with time zone,timestamp with time zone,integer,jsonb,integer,jsonb) to onceward_worker;
+grant execute on function onceward.deliver(text,text,jsonb,text,timestamp with time zone,timestamp with time zone,integer,jsonb,integer,jsonb,jsonb) to onceward_operator;
+grant execute on function onceward.deliver(text,text,jsonb,text,timestamp with time zone,timestamp with time zone,integer,jsonb,integer,jsonb,jsonb) to onceward_producer;
+grant execute on function onceward.deliver(text,text,jsonb,text,timestamp with time zone,timestamp with time zone,integer,jsonb,integer,jsonb,jsonb) to onceward_worker;
 grant execute on function onceward.delivery_content(uuid) to onceward_operator;
 grant execute on function onceward.delivery_content(uuid) to onceward_worker;
-grant execute on function onceward.drop_bound(text,text) to onceward_operator;
-grant execute on function onceward.drop_limit(text) to onceward_operator;
 grant execute on function onceward.drop_schedule(text,text) to onceward_operator;
 grant execute on function onceward.drop_schedule(text,text) to onceward_producer;
 grant execute on function onceward.drop_schedule(text,text) to onceward_worker;
 grant execute on function onceward.emit_event(text,jsonb,text,interval) to onceward_operator;
 grant execute on function onceward.emit_event(text,jsonb,text,interval) to onceward_producer;
 grant execute on function onceward.emit_event(text,jsonb,text,interval) to onceward_worker;
-grant execute on function onceward.enqueue(text,jsonb,text,integer,timestamp with time zone,timestamp with time zone,interval,text,text,text,integer,integer,jsonb,text,jsonb,uuid[],text,uuid,uuid,text,jsonb) to onceward_operator;
-grant execute on function onceward.enqueue(text,jsonb,text,integer,timestamp with time zone,timestamp with time zone,interval,text,text,text,integer,integer,jsonb,text,jsonb,uuid[],text,uuid,uuid,text,jsonb) to onceward_producer;
-grant execute on function onceward.enqueue(text,jsonb,text,integer,timestamp with time zone,timestamp with time zone,interval,text,text,text,integer,integer,jsonb,text,jsonb,uuid[],text,uuid,uuid,text,jsonb) to onceward_worker;
-grant execute on function onceward.enqueue_many(text,jsonb[],text[],text,integer,timestamp with time zone,timestamp with time zone,interval,text,text,integer,integer,jsonb,text,jsonb,uuid[],text,uuid,uuid,jsonb) to onceward_operator;
-grant execute on function onceward.enqueue_many(text,jsonb[],text[],text,integer,timestamp with time zone,timestamp with time zone,interval,text,text,integer,integer,jsonb,text,jsonb,uuid[],text,uuid,uuid,jsonb) to onceward_producer;
-grant execute on function onceward.enqueue_many(text,jsonb[],text[],text,integer,timestamp with time zone,timestamp with time zone,interval,text,text,integer,integer,jsonb,text,jsonb,uuid[],text,uuid,uuid,jsonb) to onceward_worker;
+grant execute on function onceward.enqueue(text,jsonb,text,integer,timestamp with time zone,timestamp with time zone,interval,text,text,text,integer,integer,jsonb,text,jsonb,uuid[],text,uuid,uuid,text) to onceward_operator;
+grant execute on function onceward.enqueue(text,jsonb,text,integer,timestamp with time zone,timestamp with time zone,interval,text,text,text,integer,integer,jsonb,text,jsonb,uuid[],text,uuid,uuid,text) to onceward_producer;
+grant execute on function onceward.enqueue(text,jsonb,text,integer,timestamp with time zone,timestamp with time zone,interval,text,text,text,integer,integer,jsonb,text,jsonb,uuid[],text,uuid,uuid,text) to onceward_worker;
+grant execute on function onceward.enqueue_many(text,jsonb[],text[],text,integer,timestamp with time zone,timestamp with time zone,interval,text,text,integer,integer,jsonb,text,jsonb,uuid[],text,uuid,uuid) to onceward_operator;
+grant execute on function onceward.enqueue_many(text,jsonb[],text[],text,integer,timestamp with time zone,timestamp with time zone,interval,text,text,integer,integer,jsonb,text,jsonb,uuid[],text,uuid,uuid) to onceward_producer;
+grant execute on function onceward.enqueue_many(text,jsonb[],text[],text,integer,timestamp with time zone,timestamp with time zone,interval,text,text,integer,integer,jsonb,text,jsonb,uuid[],text,uuid,uuid) to onceward_worker;
 grant execute on function onceward.enqueue_workflow(jsonb,text) to onceward_operator;
 grant execute on function onceward.enqueue_workflow(jsonb,text) to onceward_producer;
 grant execute on function onceward.enqueue_workflow(jsonb,text) to onceward_worker;
 grant execute on function onceward.ensure_partitions(integer) to onceward_worker;
-grant execute on function onceward.exchange(uuid,uuid[],bigint[],jsonb[],text[],integer[],integer,jsonb,boolean,jsonb,integer) to onceward_worker;
+grant execute on function onceward.exchange(uuid,uuid[],bigint[],jsonb[],text[],integer[],integer,jsonb,boolean) to onceward_worker;
+grant execute on function onceward.explain(uuid) to onceward_auditor;
+grant execute on function onceward.explain(uuid) to onceward_operator;
+grant execute on function onceward.explain(uuid) to onceward_producer;
+grant execute on function onceward.explain(uuid) to onceward_worker;
+grant execute on function onceward.explain_lane(text) to onceward_auditor;
+grant execute on function onceward.explain_lane(text) to onceward_operator;
+grant execute on function onceward.explain_lane(text) to onceward_producer;
+grant execute on function onceward.explain_lane(text) to onceward_worker;
 grant execute on function onceward.fail(uuid,bigint,text,text,text,text,boolean,interval) to onceward_worker;
 grant execute on function onceward.fail_run(text,bigint,text,text) to onceward_operator;
 grant execute on function onceward.fail_run(text,bigint,text,text) to onceward_producer;
@@ -1677,15 +1504,9 @@ grant execute on function onceward.id_at(timestamp with time zone) to onceward_o
 grant execute on function onceward.id_at(timestamp with time zone) to onceward_producer;
 grant execute on function onceward.id_at(timestamp with time zone) to onceward_worker;
 grant execute on function onceward.join_jobs(uuid,bigint,text,uuid[],integer,text) to onceward_worker;
-grant execute on function onceward.limit_levels() to onceward_auditor;
-grant execute on function onceward.limit_levels() to onceward_operator;
-grant execute on function onceward.limit_levels() to onceward_producer;
-grant execute on function onceward.limit_levels() to onceward_worker;
-grant execute on function onceward.limit_now(text,text) to onceward_auditor;
-grant execute on function onceward.limit_now(text,text) to onceward_operator;
-grant execute on function onceward.limit_now(text,text) to onceward_producer;
-grant execute on function onceward.limit_now(text,text) to onceward_worker;
-grant execute on function onceward.limited(uuid,bigint,text,interval,text) to onceward_worker;
+grant execute on function onceward.metrics(integer) to onceward_auditor;
+grant execute on function onceward.metrics(integer) to onceward_operator;
+grant execute on function onceward.metrics(integer) to onceward_worker;
 grant execute on function onceward.next_ticks(text,text,timestamp with time zone,integer) to onceward_auditor;
 grant execute on function onceward.next_ticks(text,text,timestamp with time zone,integer) to onceward_operator;
 grant execute on function onceward.next_ticks(text,text,timestamp with time zone,integer) to onceward_producer;
@@ -1696,17 +1517,12 @@ grant execute on function onceward.now() to onceward_producer;
 grant execute on function onceward.now() to onceward_worker;
 grant execute on function onceward.outcomes_of(uuid,bigint,uuid[]) to onceward_worker;
 grant execute on function onceward.pause_lane(text,text) to onceward_operator;
-grant execute on function onceward.pause_limit(text,interval,text,text) to onceward_operator;
-grant execute on function onceward.pause_limit(text,interval,text,text) to onceward_worker;
 grant execute on function onceward.pause_schedule(text,text,text) to onceward_operator;
 grant execute on function onceward.progress(uuid,bigint,jsonb) to onceward_worker;
 grant execute on function onceward.promote(integer) to onceward_worker;
 grant execute on function onceward.receive_event(uuid,bigint,text,text,integer,text) to onceward_worker;
 grant execute on function onceward.register_worker(text,text[],text[],interval,text,bigint,text,integer) to onceward_worker;
-grant execute on function onceward.release(uuid,uuid[],bigint[],boolean) to onceward_worker;
-grant execute on function onceward.release_hold(uuid) to onceward_operator;
-grant execute on function onceward.release_hold(uuid) to onceward_producer;
-grant execute on function onceward.release_hold(uuid) to onceward_worker;
+grant execute on function onceward.release(uuid,uuid[],bigint[]) to onceward_worker;
 grant execute on function onceward.renew_run(text,bigint,interval,text) to onceward_operator;
 grant execute on function onceward.renew_run(text,bigint,interval,text) to onceward_producer;
 grant execute on function onceward.renew_run(text,bigint,interval,text) to onceward_worker;
@@ -1715,7 +1531,6 @@ grant execute on function onceward.requeue_workflow(uuid) to onceward_operator;
 grant execute on function onceward.rescue(integer,boolean) to onceward_worker;
 grant execute on function onceward.resolve(uuid,text,boolean) to onceward_operator;
 grant execute on function onceward.resume_lane(text) to onceward_operator;
-grant execute on function onceward.resume_limit(text,text) to onceward_operator;
 grant execute on function onceward.resume_schedule(text,text) to onceward_operator;
 grant execute on function onceward.retire_worker(uuid) to onceward_worker;
 grant execute on function onceward.run_key(text,text,text,jsonb,timestamp with time zone,text) to onceward_auditor;
@@ -1728,14 +1543,7 @@ grant execute on function onceward.sees_all_tenants() to onceward_auditor;
 grant execute on function onceward.sees_all_tenants() to onceward_operator;
 grant execute on function onceward.sees_all_tenants() to onceward_producer;
 grant execute on function onceward.sees_all_tenants() to onceward_worker;
-grant execute on function onceward.set_bound(text,bigint,interval,bigint,text,text,interval) to onceward_operator;
-grant execute on function onceward.set_limit(text,integer,interval,bigint,interval,integer,integer,bigint,interval,boolean,double precision,text) to onceward_operator;
-grant execute on function onceward.set_share(text,text,integer) to onceward_operator;
-grant execute on function onceward.settle(uuid,bigint,text,bigint) to onceward_worker;
 grant execute on function onceward.settle_delivery(uuid,bigint,text,text,text,text,text,interval,boolean,boolean) to onceward_worker;
-grant execute on function onceward.settle_hold(uuid,bigint) to onceward_operator;
-grant execute on function onceward.settle_hold(uuid,bigint) to onceward_producer;
-grant execute on function onceward.settle_hold(uuid,bigint) to onceward_worker;
 grant execute on function onceward.sleep(uuid,bigint,text,interval,integer,text) to onceward_worker;
 grant execute on function onceward.snooze(uuid,bigint,interval,text,boolean) to onceward_worker;
 grant execute on function onceward.spawn(uuid,bigint,text,text,jsonb[],text,integer,integer,jsonb,interval,integer,text,jsonb) to onceward_worker;
@@ -1760,10 +1568,6 @@ grant select on table onceward.attempts to onceward_auditor;
 grant select on table onceward.attempts to onceward_operator;
 grant select on table onceward.attempts to onceward_producer;
 grant select on table onceward.attempts to onceward_worker;
-grant select on table onceward.bounds to onceward_auditor;
-grant select on table onceward.bounds to onceward_operator;
-grant select on table onceward.bounds to onceward_producer;
-grant select on table onceward.bounds to onceward_worker;
 grant select on table onceward.code_private to onceward_auditor;
 grant select on table onceward.code_private to onceward_operator;
 grant select on table onceward.code_private to onceward_producer;
@@ -1808,14 +1612,6 @@ grant select on table onceward.lanes to onceward_auditor;
 grant select on table onceward.lanes to onceward_operator;
 grant select on table onceward.lanes to onceward_producer;
 grant select on table onceward.lanes to onceward_worker;
-grant select on table onceward.limit_private to onceward_auditor;
-grant select on table onceward.limit_private to onceward_operator;
-grant select on table onceward.limit_private to onceward_producer;
-grant select on table onceward.limit_private to onceward_worker;
-grant select on table onceward.limits to onceward_auditor;
-grant select on table onceward.limits to onceward_operator;
-grant select on table onceward.limits to onceward_producer;
-grant select on table onceward.limits to onceward_worker;
 grant select on table onceward.migration_private to onceward_auditor;
 grant select on table onceward.migration_private to onceward_operator;
 grant select on table onceward.migration_private to onceward_producer;
@@ -1848,14 +1644,6 @@ grant select on table onceward.schedules to onceward_auditor;
 grant select on table onceward.schedules to onceward_operator;
 grant select on table onceward.schedules to onceward_producer;
 grant select on table onceward.schedules to onceward_worker;
-grant select on table onceward.share_private to onceward_auditor;
-grant select on table onceward.share_private to onceward_operator;
-grant select on table onceward.share_private to onceward_producer;
-grant select on table onceward.share_private to onceward_worker;
-grant select on table onceward.shares to onceward_auditor;
-grant select on table onceward.shares to onceward_operator;
-grant select on table onceward.shares to onceward_producer;
-grant select on table onceward.shares to onceward_worker;
 grant select on table onceward.step_private to onceward_auditor;
 grant select on table onceward.step_private to onceward_operator;
 grant select on table onceward.step_private to onceward_producer;

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Sequence
+from collections.abc import Container, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
@@ -11,6 +11,7 @@ from onceward import calls, logs
 from onceward.calls import Call
 from onceward.errors import LeaseLost
 from onceward.worker.job import Job
+from onceward.worker.tally import outcome_of
 
 if TYPE_CHECKING:
     from onceward.worker.worker import Worker
@@ -49,6 +50,7 @@ class Hand:
             # Its earlier attempt has ended in the database; the answer is still on its way.
             self._drop(held)
         job = Job(row, self._worker, now)
+        job.measures = self._worker.tally.started(job)
         self._held[job.ref] = job
         if job.lane in self._in_lane:
             self._in_lane[job.lane] += 1
@@ -64,17 +66,19 @@ class Hand:
         if self._held.get(job.ref) is job:
             self.done.append((job.ref, job.epoch, result))
 
-    def acknowledged(self, done: Iterable[Done]) -> None:
+    def acknowledged(self, done: Iterable[Done], lost: Container[str]) -> None:
+        """The database has answered: these are done, except those that came too late."""
         for ref, epoch, _ in done:
             job = self._held.get(ref)
             if job is not None and job.epoch == epoch:
+                job.measures.ended["lost" if ref in lost else "done"] += 1
                 self._drop(job)
 
-    def settle(self, job: Job, call: Call[Any]) -> None:
+    def settle(self, job: Job, call: Call[Any], outcome: str) -> None:
         """The attempt ended otherwise: failed, snoozed or cancelled."""
         if self._held.get(job.ref) is job:
             answer = self._worker.operations.submit(call, insist=True)
-            answer.add_done_callback(lambda answer: self._settled(job, answer))
+            answer.add_done_callback(lambda answer: self._settled(job, answer, outcome))
 
     def finish_one_by_one(self, done: Iterable[Done]) -> None:
         """A batch was refused for a reason that will not pass: so that only the culprit fails."""
@@ -95,6 +99,7 @@ class Hand:
             if not answer.cancelled() and (error := answer.exception()) is not None:
                 log.warning("could_not_hand_back", worker=str(worker.id), error=str(error))
             for job in jobs:
+                job.measures.ended["released"] += 1
                 self._drop(job)
 
         call = calls.release(worker.id, [(job.id, job.epoch) for job in jobs])
@@ -102,6 +107,8 @@ class Hand:
 
     def abandon(self) -> None:
         """The lease is gone.  What is done stays on its list: unless another attempt has begun, it is still accepted."""
+        for job in self._held.values():
+            job.measures.ended["lost"] += 1
         self._held.clear()
         for lane in self._in_lane:
             self._in_lane[lane] = 0
@@ -112,7 +119,7 @@ class Hand:
         def answered(answer: asyncio.Future[Any]) -> None:
             error = None if answer.cancelled() else answer.exception()
             if error is None or isinstance(error, LeaseLost):
-                self._settled(job, answer)
+                self._settled(job, answer, "done")
             else:
                 self._worker.runner.fail(job, error, category="result", permanent=True)
                 self._worker.executed -= 1
@@ -120,9 +127,12 @@ class Hand:
         call = calls.complete(job.id, job.epoch, result)
         self._worker.operations.submit(call, insist=True).add_done_callback(answered)
 
-    def _settled(self, job: Job, answer: asyncio.Future[Any]) -> None:
+    def _settled(self, job: Job, answer: asyncio.Future[Any], outcome: str) -> None:
         error = None if answer.cancelled() else answer.exception()
-        if isinstance(error, LeaseLost):
+        if error is None and not answer.cancelled():
+            job.measures.ended[outcome_of(answer.result(), outcome)] += 1
+        elif isinstance(error, LeaseLost):
+            job.measures.ended["lost"] += 1
             log.warning("lease_lost", job_id=job.ref, epoch=job.epoch, worker=str(self._worker.id))
         elif error is not None:
             log.error(

@@ -44,6 +44,8 @@ class Heart:
         self._on_wake = on_wake
         self._on_cancel = on_cancel
         self._on_lost = on_lost
+        # Heartbeats that failed; written by this thread only.
+        self.failures = 0
         self._stop = threading.Event()
         self._conn: psycopg.Connection[tuple[Any, ...]] | None = None
         self._last_ok = time.monotonic()
@@ -90,6 +92,7 @@ class Heart:
                 self._close()
                 if self._stop.is_set():
                     return
+                self.failures += 1
                 log.warning(
                     "heartbeat_failed",
                     worker=str(self._worker_id),

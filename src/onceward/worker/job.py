@@ -14,6 +14,7 @@ from onceward.worker.steps import Operations, StepLog, Steps
 
 if TYPE_CHECKING:
     from onceward.calls import Call
+    from onceward.worker.tally import Attempts
 
 
 class _Done:
@@ -28,8 +29,8 @@ class Job(Steps):
     """One attempt of one job.  Ask for it with a parameter annotated `Job`."""
 
     __slots__ = (
-        "_cancel", "_operations", "attempt", "claimed_at", "deadline", "epoch", "headers", "key", "lane",
-        "line", "log", "max_attempts", "payload_text", "ref", "slot", "start_by", "task", "tenant", "timeout", "unsettled",
+        "_cancel", "_operations", "attempt", "claimed_at", "deadline", "epoch", "headers", "key", "lane", "line", "log",
+        "max_attempts", "measures", "payload_text", "ref", "slot", "start_by", "task", "tenant", "timeout", "took", "unsettled",
     )  # fmt: skip
 
     def __init__(self, row: Sequence[Any], operations: Operations, claimed_at: float) -> None:
@@ -50,10 +51,14 @@ class Job(Steps):
         self.start_by: float | None = None
         # The database has refused the end that the handler wanted.
         self.unsettled = False
+        # How long the handler ran, in seconds; None when it did not.
+        self.took: float | None = None
 
     # The id and the payload stay text until somebody asks: most handlers need neither.
     ref: str
     payload_text: str
+    # Where this attempt is counted; set when the worker takes the job.
+    measures: Attempts
     epoch: int
     task: str
     lane: str

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from pydantic import BaseModel
 
 from onceward import calls, jsonsafe, logs
+from onceward.calls import Call
 from onceward.errors import InvalidArgument, InvalidPayload, PermanentFailure, RateLimited, ResultTooLarge
 from onceward.outcomes import Cancel, Settle, Snooze
 from onceward.registry import Task, nearest_hint
@@ -23,6 +24,7 @@ from onceward.worker.steps import Suspended, find_suspended, steps_changed
 from onceward.worker.threads import Threads
 
 if TYPE_CHECKING:
+    from onceward.tracing import Tracing
     from onceward.worker.worker import Worker
 
 log = logs.get("onceward.worker")
@@ -81,6 +83,7 @@ class Runner:
         me = asyncio.current_task()
         assert me is not None
         queue = self._queue
+        tracing = self._worker.app.tracing
         while True:
             if not queue:
                 free = self._worker.loop.create_future()
@@ -99,11 +102,15 @@ class Runner:
                     continue
                 result, error = None, None
                 job.slot = me
+                began = time.monotonic()
                 try:
-                    result = await self._run_async(job)
+                    result = await (
+                        self._run_async(job) if tracing is None else self._run_traced(job, tracing)
+                    )
                 except BaseException as raised:
                     error = raised
                 job.slot = None
+                job.took = time.monotonic() - began
                 if me not in self._slots:
                     return  # The lease is gone, and with it the job.
                 if error is not None and not job.cancelled and self._interrupted:
@@ -114,6 +121,12 @@ class Runner:
                 self._ended(job, result, error)
                 while me.cancelling():
                     me.uncancel()
+
+    async def _run_traced(self, job: Job, tracing: Tracing) -> object:
+        with tracing.attempt(job) as say:
+            result = await self._run_async(job)
+            say(_told(result))
+        return result
 
     async def _run_async(self, job: Job) -> object:
         task = self._tasks[job.task]
@@ -141,6 +154,15 @@ class Runner:
             return NOT_BEGUN
         if job.start_by is not None and time.monotonic() > job.start_by:
             return BEGUN_TOO_LATE
+        tracing = self._worker.app.tracing
+        if tracing is None:
+            return self._call_sync(job)
+        with tracing.attempt(job) as say:
+            result = self._call_sync(job)
+            say(_told(result))
+        return result
+
+    def _call_sync(self, job: Job) -> object:
         task = self._tasks[job.task]
         arguments = task.arguments(job.payload_text)
         if task.context_parameter is not None:
@@ -148,7 +170,11 @@ class Runner:
         if job.timeout is not None:
             job.deadline = time.monotonic() + job.timeout.total_seconds()
             self._timed.add(job)
-        return task.handler(**arguments)
+        began = time.monotonic()
+        try:
+            return task.handler(**arguments)
+        finally:
+            job.took = time.monotonic() - began
 
     def _thread_done(self) -> None:
         try:
@@ -193,13 +219,15 @@ class Runner:
 
     def _ended(self, job: Job, result: object, error: BaseException | None) -> None:
         self.active -= 1
+        if job.took is not None:
+            job.measures.seconds.add(job.took)
         if job in self._overdue:
             self._overdue.discard(job)
             return
         if error is not None and job in self._told_to_stop:
             return  # The job goes back when the worker retires.
         if isinstance(error, (Suspended, BaseExceptionGroup)) and (suspended := find_suspended(error)):
-            self._worker.settle(job, suspended.call)
+            self._worker.settle(job, suspended.call, "suspended")
             return
         if error is None and job.log is not None and (unasked := job.log.unasked):
             error = steps_changed(job.task, unasked)
@@ -211,7 +239,7 @@ class Runner:
         elif isinstance(result, (Snooze, Cancel)):
             self._decided(job, result)
         elif isinstance(result, Settle):
-            self._worker.settle(job, result.call)
+            self._worker.settle(job, result.call, "retried")
         else:
             try:
                 value = result.model_dump(mode="json") if isinstance(result, BaseModel) else result
@@ -228,16 +256,16 @@ class Runner:
         except InvalidArgument as trouble:
             self.fail(job, trouble, category="result", permanent=True)
         else:
-            call = (
-                calls.snooze(job.id, job.epoch, outcome.delay, outcome.reason)
-                if isinstance(outcome, Snooze)
-                else calls.cancel(job.id, outcome.reason, epoch=job.epoch)
-            )
-            self._worker.settle(job, call)
+            if isinstance(outcome, Snooze):
+                call: Call[Any] = calls.snooze(job.id, job.epoch, outcome.delay, outcome.reason)
+                self._worker.settle(job, call, "snoozed")
+            else:
+                call = calls.cancel(job.id, outcome.reason, epoch=job.epoch)
+                self._worker.settle(job, call, "cancelled")
 
     def _ended_badly(self, job: Job, error: BaseException) -> None:
         if job.cancelled and isinstance(error, asyncio.CancelledError):
-            self._worker.settle(job, calls.cancel(job.id, None, epoch=job.epoch))
+            self._worker.settle(job, calls.cancel(job.id, None, epoch=job.epoch), "cancelled")
         elif isinstance(error, RateLimited):
             self._limited(job, error)
         elif isinstance(error, PermanentFailure):
@@ -250,7 +278,7 @@ class Runner:
         elif isinstance(error, TimeoutError) and job.timeout is not None:
             self.fail(job, TimeoutError(f"the handler ran longer than {job.timeout}"), category="timeout")
         elif job.cancelled:
-            self._worker.settle(job, calls.cancel(job.id, None, epoch=job.epoch))
+            self._worker.settle(job, calls.cancel(job.id, None, epoch=job.epoch), "cancelled")
         else:
             self.fail(job, error, category="error")
 
@@ -291,6 +319,7 @@ class Runner:
                 permanent=permanent,
                 retry_after=None,
             ),
+            "retried",
         )
 
     def _unknown_task(self, job: Job) -> None:
@@ -302,6 +331,7 @@ class Runner:
             calls.snooze(
                 job.id, job.epoch, UNKNOWN_TASK_PAUSE, f'this worker has no task "{job.task}"', counted=False
             ),
+            "snoozed",
         )
         self._worker.executed -= 1
 
@@ -318,7 +348,7 @@ class Runner:
             except (ValueError, IndexError):
                 continue  # Not there, or a thread has just begun it.
             self.active -= 1
-            self._worker.settle(job, calls.cancel(job.id, None, epoch=job.epoch))
+            self._worker.settle(job, calls.cancel(job.id, None, epoch=job.epoch), "cancelled")
             return
 
     def take_back(self, claimed_before: float | None = None) -> list[Job]:
@@ -378,3 +408,8 @@ class Runner:
         self._threads.stop()
         if self._processes is not None:
             self._processes.stop()
+
+
+def _told(result: object) -> str:
+    """How a handler has ended that raised nothing, for its trace."""
+    return "snoozed" if isinstance(result, Snooze) else "cancelled" if isinstance(result, Cancel) else "done"

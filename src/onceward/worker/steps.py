@@ -11,6 +11,7 @@ import contextlib
 import inspect
 import time
 from collections.abc import Awaitable, Callable, Iterable, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar
@@ -29,6 +30,7 @@ from onceward.errors import (
 )
 from onceward.model import JobOutcome, JobRef, Json, StoredStep
 from onceward.registry import JobContext
+from onceward.tracing import UNTRACED, Outcome
 from onceward.worker.results import dump_result, load_result
 
 if TYPE_CHECKING:
@@ -55,6 +57,9 @@ class Operations(Protocol):
 
 class Suspended(BaseException):
     """Ends the attempt of a job that sleeps or waits; the call says so to the database.  Not to be caught."""
+
+    # What a trace calls it.
+    outcome = "suspended"
 
     def __init__(self, call: Call[Any]) -> None:
         super().__init__("the job is suspended")
@@ -245,21 +250,22 @@ class Steps(JobContext):
         stored = await self.known_step(log, name)
         if stored is not None and stored.state == "done":
             return load_result(function, stored.result, name)
-        began, tried = time.monotonic(), 0
-        while True:
-            tried += 1
-            try:
-                value = await _within(limits.timeout, function, args)
-                break
-            except Exception as error:
-                if limits.is_over(error, tried):
-                    await self.record_failure(place, error, "step", tried, time.monotonic() - began)
-                    raise
-                await asyncio.sleep(limits.wait(tried))
-        text = dump_result(function, value, name)
-        took = time.monotonic() - began
-        await self._call(calls.finish_step(place, text, kind="step", tries=tried, took=took))
-        return value
+        with self.part("step", name):
+            began, tried = time.monotonic(), 0
+            while True:
+                tried += 1
+                try:
+                    value = await _within(limits.timeout, function, args)
+                    break
+                except Exception as error:
+                    if limits.is_over(error, tried):
+                        await self.record_failure(place, error, "step", tried, time.monotonic() - began)
+                        raise
+                    await asyncio.sleep(limits.wait(tried))
+            text = dump_result(function, value, name)
+            took = time.monotonic() - began
+            await self._call(calls.finish_step(place, text, kind="step", tries=tried, took=took))
+            return value
 
     def _step_sync(
         self, name: str, function: Callable[..., Any], args: tuple[Any, ...], limits: Tries
@@ -273,22 +279,33 @@ class Steps(JobContext):
         stored = self.finish_call(self.known_step(log, name))
         if stored is not None and stored.state == "done":
             return load_result(function, stored.result, name)
-        began, tried = time.monotonic(), 0
-        while True:
-            tried += 1
-            try:
-                value = function(*args)
-                break
-            except Exception as error:
-                if limits.is_over(error, tried):
-                    took = time.monotonic() - began
-                    self.finish_call(self.record_failure(place, error, "step", tried, took))
-                    raise
-                time.sleep(limits.wait(tried))
-        text = dump_result(function, value, name)
-        took = time.monotonic() - began
-        self._call_sync(calls.finish_step(place, text, kind="step", tries=tried, took=took))
-        return value
+        with self.part("step", name):
+            began, tried = time.monotonic(), 0
+            while True:
+                tried += 1
+                try:
+                    value = function(*args)
+                    break
+                except Exception as error:
+                    if limits.is_over(error, tried):
+                        took = time.monotonic() - began
+                        self.finish_call(self.record_failure(place, error, "step", tried, took))
+                        raise
+                    time.sleep(limits.wait(tried))
+            text = dump_result(function, value, name)
+            took = time.monotonic() - began
+            self._call_sync(calls.finish_step(place, text, kind="step", tries=tried, took=took))
+            return value
+
+    def part(
+        self, kind: str, name: str, *, outside: bool = False, **more: str
+    ) -> AbstractContextManager[Outcome]:
+        """A span around a part of the work, if the application is traced."""
+        tracing = self._operations.app.tracing
+        if tracing is None:
+            return UNTRACED
+        attributes = {"onceward.job": self.ref, "onceward.part": kind, **more}
+        return tracing.part(f"{kind} {name}", attributes, outside=outside)
 
     async def record_failure(
         self, place: Place, error: Exception, kind: str, tries: int, took: float
@@ -323,19 +340,28 @@ class Steps(JobContext):
         if stored is not None and stored.state == "done":
             return [UUID(item) for item in stored.result]
         known = self._operations.app.tasks.find(task if isinstance(task, str) else task.name)
-        options = known.options
-        return await self._call(
-            calls.spawn(
-                place,
-                known.name,
-                known.dump_many(payloads),
-                lane=options.lane,
-                priority=options.priority,
-                max_attempts=options.max_attempts,
-                retry=jsonsafe.dumps(options.retry.to_json()) if options.retry else None,
-                timeout=options.timeout,
-                uses=[known.uses(payload) for payload in payloads] if known.limits else None,
-            )
+        tracing = self._operations.app.tracing
+        if tracing is None:
+            return await self._call(self._children(place, known, payloads, None))
+        with tracing.enqueue(known.name, {}, count=len(payloads)) as carried:
+            return await self._call(self._children(place, known, payloads, carried))
+
+    @staticmethod
+    def _children(
+        place: Place, task: Task[Any, Any], payloads: list[Any], headers: dict[str, str] | None
+    ) -> Call[list[UUID]]:
+        options = task.options
+        return calls.spawn(
+            place,
+            task.name,
+            task.dump_many(payloads),
+            lane=options.lane,
+            priority=options.priority,
+            max_attempts=options.max_attempts,
+            retry=jsonsafe.dumps(options.retry.to_json()) if options.retry else None,
+            timeout=options.timeout,
+            headers=jsonsafe.dumps(headers) if headers else None,
+            uses=[task.uses(payload) for payload in payloads] if task.limits else None,
         )
 
     async def _join(self, name: str, ids: list[UUID], on_failure: str) -> list[JobOutcome]:

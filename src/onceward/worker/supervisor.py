@@ -20,6 +20,7 @@ from onceward import logs
 from onceward.app import Onceward
 from onceward.errors import InvalidArgument, OncewardError
 from onceward.registry import nearest_hint
+from onceward.worker.exposition import Exposition
 from onceward.worker.health import Health
 from onceward.worker.settings import WorkerSettings
 from onceward.worker.worker import Worker
@@ -90,19 +91,24 @@ def _work(target: str, settings: WorkerSettings) -> int:
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, _stop, worker, number)
-        health = (
-            Health(settings.health_port, lambda: worker.healthy, host=settings.health_host)
-            if settings.health_port is not None
-            else None
-        )
+        health = metrics = None
+        if settings.health_port is not None:
+            metrics = Exposition(worker)
+            health = Health(
+                settings.health_port,
+                lambda: worker.healthy,
+                host=settings.health_host,
+                metrics=metrics.page,
+            )
         try:
             if health is not None:
                 port = await health.start()
                 log.info("health_port_open", port=port)
             await worker.run()
         finally:
-            if health is not None:
+            if health is not None and metrics is not None:
                 await health.stop()
+                await metrics.close()
         # From here: threads of interrupted handlers may still run, and the loop would wait for handlers that do not
         # let themselves be cancelled.  Their jobs are handed back already.
         sys.stdout.flush()

@@ -92,6 +92,7 @@ class Transaction:
         connections: AbstractAsyncContextManager[psycopg.AsyncConnection[Any]] = (
             self._job._operations.connections.lend_async()  # noqa: SLF001 - of the same family
         )
+        stack.enter_context(self._job.part("transaction", self._place.name))
         self._connection = await stack.enter_async_context(connections)
         await stack.enter_async_context(self._connection.transaction())
         if self._job.tenant != "default":
@@ -147,6 +148,7 @@ class Transaction:
         connections: AbstractContextManager[psycopg.Connection[Any]] = (
             self._job._operations.connections.lend()  # noqa: SLF001 - of the same family
         )
+        stack.enter_context(self._job.part("transaction", self._place.name))
         self._connection = stack.enter_context(connections)
         stack.enter_context(self._connection.transaction())
         if self._job.tenant != "default":

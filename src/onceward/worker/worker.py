@@ -33,6 +33,7 @@ from onceward.worker.registration import AT_ONCE, LAST_WORDS, Registration, Stop
 from onceward.worker.running import Runner
 from onceward.worker.settings import GRACE, LEASE, POLL
 from onceward.worker.signals import Signal
+from onceward.worker.tally import Tally
 
 if TYPE_CHECKING:
     from onceward.app import Onceward
@@ -90,6 +91,7 @@ class Worker:
         self.id: UUID | None = None
         self.executed = 0
         self.passes: Signal[int] = Signal()
+        self.tally = Tally(app.tasks)
         self._dsn = resolve_dsn(dsn or app.dsn)
         self._lanes = dict(lanes) if isinstance(lanes, Mapping) else dict.fromkeys(lanes or app.lanes)
         self._concurrency = concurrency
@@ -110,6 +112,7 @@ class Worker:
         self._adopt_at: list[float] = []
         self._leave_by: float | None = None
         self._heart: Heart | None = None
+        self._past_failures = 0
         self._lost: str | None = None
         self._draining = False
         self._until_idle = False
@@ -167,6 +170,29 @@ class Worker:
         """Whether the lease is held and being renewed."""
         return self._heart is not None and self._lost is None and self._heart.silence < self._patience
 
+    @property
+    def dsn(self) -> str:
+        return self._dsn
+
+    @property
+    def concurrency(self) -> int:
+        return self._concurrency
+
+    @property
+    def active(self) -> int:
+        """Jobs that run or are buffered."""
+        return self.runner.active if self.id is not None else 0
+
+    @property
+    def silence(self) -> float | None:
+        """Seconds since the database has confirmed the lease; None before the first one."""
+        return None if self._heart is None else self._heart.silence
+
+    @property
+    def heartbeat_failures(self) -> int:
+        """Of all identities that this process had."""
+        return self._past_failures + (self._heart.failures if self._heart is not None else 0)
+
     def wake(self) -> None:
         self._wanted = True
         self._wake.set()
@@ -182,6 +208,7 @@ class Worker:
         )
         self._lost = None
         self._adopt_at = [time.monotonic() + ADOPT_EVERY]
+        self._past_failures = self.heartbeat_failures
         later = self.loop.call_soon_threadsafe
         self._heart = Heart(
             self._dsn,
@@ -366,6 +393,7 @@ class Worker:
             self._hand.finish_one_by_one(done)
             return
         except BaseException as error:
+            self.tally.exchange_failures += 1
             self._expect_strangers()
             if is_connection_trouble(error) or isinstance(error, asyncio.CancelledError):
                 self._hand.done = done + self._hand.done
@@ -377,7 +405,8 @@ class Worker:
             self._exchanges -= 1
             self._claiming -= room
         took = time.monotonic() - exchange.began
-        self._hand.acknowledged(done)
+        self.tally.exchanges.add(took)
+        self._hand.acknowledged(done, {row[1] for row in rows if row[0] == "lost"} if done else ())
         self._claims.finished(len(done))
         claimed = self._claims.learned(rows, asked=room, swept=floors is None, took=took)
         if self._noticed and room and not claimed:
@@ -436,10 +465,12 @@ class Worker:
         self._hand.finish(job, result)
         self._wake.set()
 
-    def settle(self, job: Job, call: Call[Any]) -> None:
-        """The attempt ended otherwise: failed, snoozed or cancelled."""
+    def settle(self, job: Job, call: Call[Any], outcome: str) -> None:
+        """The attempt ended otherwise: failed, snoozed or cancelled.  The outcome is what is counted, unless the
+        database decides otherwise.
+        """
         self.executed += 1
-        self._hand.settle(job, call)
+        self._hand.settle(job, call, outcome)
 
     def submit(self, call: Call[Any]) -> asyncio.Future[Any]:
         """For handlers: whatever the database answers is theirs to hear."""
@@ -480,6 +511,7 @@ class Worker:
 
     async def _start_anew(self) -> None:
         """The lease is gone: whatever runs belongs to others.  Stop it, and come back under a new identity."""
+        self.tally.leases_lost += 1
         log.error("worker_lease_lost", worker=str(self.id), why=self._lost, abandoned=len(self._hand))
         if self._heart is not None:
             self._heart.stop()

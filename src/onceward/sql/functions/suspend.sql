@@ -157,7 +157,8 @@ comment on function onceward.receive_event(uuid, bigint, text, text, integer, te
 create or replace function onceward.spawn(
   p_job_id uuid, p_epoch bigint, p_step text, p_task text, p_payloads jsonb[], p_lane text default 'default',
   p_priority integer default 0, p_max_attempts integer default 8, p_retry jsonb default null, p_timeout interval default null,
-  p_seq integer default 0, p_version text default null, p_uses jsonb default null
+  p_seq integer default 0, p_version text default null, p_uses jsonb default null,
+  p_headers jsonb default null
 )
   returns uuid[]
   language plpgsql security definer
@@ -191,7 +192,7 @@ begin
   end if;
   v_ids := array(select e.job_id from onceward.enqueue_many(
     p_task => p_task, p_payloads => p_payloads, p_lane => p_lane, p_priority => p_priority, p_max_attempts => p_max_attempts,
-    p_retry => p_retry, p_timeout => p_timeout, p_tenant => v_job.tenant,
+    p_retry => p_retry, p_timeout => p_timeout, p_tenant => v_job.tenant, p_headers => p_headers,
     p_workflow_id => coalesce(v_job.workflow_id, v_job.id), p_parent_id => v_job.id,
     p_uses => p_uses) as e);
   perform onceward.write_step(p_job_id, p_epoch, p_step, 'spawn', 'done', p_seq, 1, null, null, to_jsonb(v_ids), null, p_version);

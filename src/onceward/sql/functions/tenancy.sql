@@ -45,6 +45,17 @@ as $$
       or (onceward.current_tenant() is null and pg_has_role(onceward.caller(), 'onceward_owner', 'usage'))
 $$;
 
+-- Whether the rows of a tenant are for this caller: its own tenant's, all with '*', and all for an owner that has set none.
+create or replace function onceward.sees_tenant(p_tenant text)
+  returns boolean
+  language sql stable
+  set search_path = pg_catalog, pg_temp
+as $$
+  select coalesce(onceward.current_tenant() = p_tenant, false)
+      or coalesce(onceward.sees_all_tenants(), false)
+      or (onceward.current_tenant() is null and pg_has_role(onceward.caller(), 'onceward_owner', 'usage'))
+$$;
+
 -- Refuse to touch what is another tenant's.  Owners act for everybody; others need a matching tenant or '*'.
 create or replace function onceward.check_tenant(p_tenant text, p_what text default 'job')
   returns void
@@ -52,9 +63,7 @@ create or replace function onceward.check_tenant(p_tenant text, p_what text defa
   set search_path = pg_catalog, pg_temp
 as $$
 begin
-  if onceward.current_tenant() = p_tenant
-     or onceward.sees_all_tenants()
-     or (onceward.current_tenant() is null and pg_has_role(onceward.caller(), 'onceward_owner', 'usage')) then
+  if onceward.sees_tenant(p_tenant) then
     return;
   end if;
   raise exception '% belongs to another tenant', p_what

@@ -30,6 +30,7 @@ begin
         p_max_attempts => coalesce((v_node ->> 'max_attempts')::integer, 8),
         p_retry => v_node -> 'retry',
         p_tenant => p_tenant,
+        p_headers => v_node -> 'headers',
         p_concurrency_key => v_node ->> 'concurrency_key',
         p_concurrency_limit => coalesce((v_node ->> 'concurrency_limit')::integer, 1),
         p_after => nullif(v_after, '{}'),
@@ -59,7 +60,7 @@ create or replace function onceward.check_nodes(p_nodes jsonb)
 as $$
 declare
   v_known text[] := array['name', 'task', 'payload', 'after', 'after_policy', 'lane', 'priority', 'run_at', 'timeout',
-                          'max_attempts', 'retry', 'concurrency_key', 'concurrency_limit', 'uses'];
+                          'max_attempts', 'retry', 'concurrency_key', 'concurrency_limit', 'uses', 'headers'];
   v_bad   text;
   v_other text;
 begin

@@ -1,0 +1,290 @@
+"""Functions and other tenants: whoever acts for one tenant reaches nothing of another, through any function.
+
+Read from the catalogue: a function that people and producers may call, and that takes an id or a tenant, is called with
+those of another tenant.  One that takes neither has to be declared below, with the reason why that is harmless.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import psycopg
+import pytest
+from psycopg import sql
+from psycopg.types.json import Jsonb
+
+# Workers serve every tenant; what they may do to a job is bound by its epoch.  The others act for people.
+PEOPLE = ("producer", "operator", "auditor")
+WITHOUT_A_TENANT = {
+    "now": "the clock",
+    "id_at": "arithmetic",
+    "current_tenant": "of the session itself",
+    "sees_all_tenants": "of the session itself",
+    "caller": "of the session itself",
+    "fingerprint": "arithmetic",
+    "run_key": "arithmetic: it makes a name and looks at nothing",
+    "next_ticks": "arithmetic on a spec",
+    "declare_lanes": "lanes are of everybody",
+    "add_lane": "lanes are of everybody",
+    "pause_lane": "lanes are of everybody",
+    "resume_lane": "lanes are of everybody",
+    "explain_lane": "counts the jobs that the caller sees; see test_explain",
+    "metrics": "numbers of the whole database, without the name of a tenant; see test_metrics",
+    "tick": "does for every tenant what its schedules say, and tells how many",
+}
+# Values for parameters that have no default: by name, else by type.
+BY_PARAMETER: dict[str, Any] = {
+    "p_decision": "abandon",
+    "p_note": "as agreed",
+    "p_name": "report",
+    "p_key": "k",
+    "p_kind": "slack",
+    "p_content": Jsonb({"text": "hello"}),
+    "p_holder": "h",
+    "p_spec": "1 hour",
+    "p_nodes": Jsonb([{"name": "a", "task": "ocr"}]),
+    "p_payloads": [Jsonb({})],
+}
+BY_TYPE: dict[str, Any] = {
+    "text": "ocr",
+    "jsonb": Jsonb({}),
+    "bigint": 1,
+    "integer": 1,
+    "boolean": True,
+    "text[]": ["default"],
+}
+# Names a call and not a row, so that the call can be repeated.
+NAMES_NOTHING = {"p_token"}
+# Written on the new job and not looked up: a workflow is the jobs with its id and the same tenant.
+LABELS = {
+    (function, parameter)
+    for function in ("enqueue", "enqueue_many")
+    for parameter in ("p_workflow_id", "p_parent_id")
+}
+# What another tenant's may be answered with: it belongs to another, or there is none.
+REFUSALS = {"OW011", "OW006"}
+
+
+@dataclass(frozen=True)
+class Function:
+    name: str
+    # Name and type of each parameter, and whether it may be left out.
+    parameters: tuple[tuple[str, str, bool], ...]
+
+    def ids(self) -> list[tuple[str, str]]:
+        return [
+            (name, kind)
+            for name, kind, _ in self.parameters
+            if kind in {"uuid", "uuid[]"} and name not in NAMES_NOTHING and (self.name, name) not in LABELS
+        ]
+
+    @property
+    def has_tenant(self) -> bool:
+        return any(name == "p_tenant" for name, _, _ in self.parameters)
+
+    def arguments(self, given: dict[str, Any]) -> dict[str, Any]:
+        """What is given, and something for every other parameter that needs a value."""
+        needed = {
+            name: kind for name, kind, optional in self.parameters if not optional and name not in given
+        }
+        return {**{name: BY_PARAMETER.get(name, BY_TYPE.get(kind)) for name, kind in needed.items()}, **given}
+
+
+def functions(db, role: str) -> list[Function]:
+    rows = db.run(
+        "select p.proname, p.pronargdefaults, p.proargnames[1 : p.pronargs] as names, "
+        "       array(select format_type(t, null) from unnest(p.proargtypes) with ordinality as a (t, i) order by a.i) as types "
+        "  from pg_proc as p where p.pronamespace = 'onceward'::regnamespace and has_function_privilege(%s, p.oid, 'execute') "
+        " order by p.proname",
+        f"onceward_{role}",
+    )
+    return [
+        Function(
+            row.proname,
+            tuple(
+                (name, kind, place >= len(row.types) - row.pronargdefaults)
+                for place, (name, kind) in enumerate(zip(row.names or [], row.types, strict=True))
+            ),
+        )
+        for row in rows
+    ]
+
+
+def call(db, role: str, function: Function, given: dict[str, Any], tenant: str | None = "acme"):
+    """The rows or the SQLSTATE, and whether anything was written; undone in any case."""
+    arguments = function.arguments(given)
+    statement = sql.SQL("select * from onceward.{}({})").format(
+        sql.Identifier(function.name),
+        sql.SQL(", ").join(
+            sql.SQL("{} => {}").format(sql.Identifier(name), sql.Placeholder(name)) for name in arguments
+        ),
+    )
+    with db.conn.transaction(force_rollback=True):
+        if tenant is not None:
+            db.run("select set_config('onceward.tenant', %s, true)", tenant)
+        db.conn.execute(sql.SQL("set local role {}").format(sql.Identifier(f"onceward_{role}")))
+        try:
+            with db.conn.transaction():
+                rows = db.conn.execute(statement, arguments).fetchall()
+        except psycopg.Error as error:
+            # What was refused is undone, whatever it had begun.
+            return error.sqlstate, False
+        return rows, db.value("select pg_current_xact_id_if_assigned() is not null")
+
+
+@pytest.fixture(scope="module")
+def template(onceward_server):
+    """Another tenant, globex, has a job in every state; so has acme."""
+    from tests.support.engine import Engine
+
+    with onceward_server.cloned() as database:
+        with Engine(database) as db:
+            for tenant in ("acme", "globex"):
+                db.dead_letter(
+                    "mine", {"secret": f"of {tenant}"}, tenant=tenant, message=f"secret of {tenant}"
+                )
+                db.done("mine", result={"secret": f"of {tenant}"}, tenant=tenant)
+                db.cancel(db.enqueue("mine", tenant=tenant), f"secret of {tenant}")
+                db.running("mine", tenant=tenant)
+            for tenant in ("acme", "globex"):
+                db.enqueue("mine", tenant=tenant, concurrency_key=f"secret of {tenant}")
+                db.workflow({"name": "a"}, {"name": "b", "after": ["a"]}, tenant=tenant)
+                db.enqueue(tenant=tenant, run_at=db.now() + db.value("select interval '1 day'"))
+                db.call(
+                    "deliver", kind="slack", key="k", content={"text": f"secret of {tenant}"}, tenant=tenant
+                )
+                db.call("add_schedule", name="report", task="ocr", spec="1 hour", tenant=tenant)
+                db.call("begin_run", key="k", holder="h", tenant=tenant)
+                db.emit("ocr", tenant=tenant)
+        yield database
+
+
+@pytest.fixture
+def db(onceward_server, template):
+    from tests.support.engine import Engine
+
+    copy = onceward_server.create("functions", template=template.name)
+    with Engine(copy) as engine:
+        engine.clock.pin()
+        yield engine
+    onceward_server.drop(copy)
+
+
+def ids_of(db, tenant: str) -> list[uuid.UUID]:
+    rows = db.run(
+        "select distinct on (state, awaits) id from onceward.jobs where tenant = %s "
+        "union select workflow_id from onceward.workflow_members where tenant = %s "
+        "union select id from onceward.deliveries where tenant = %s",
+        tenant, tenant, tenant,
+    )  # fmt: skip
+    return [row[0] for row in rows]
+
+
+def told_nothing(answer: Any) -> bool:
+    """Refused, or answered as if there were no such thing."""
+    if isinstance(answer, str):
+        return answer in REFUSALS
+    values = [value for row in answer for value in row if value is not None]
+    return not values or values == [0] or "unknown" in values
+
+
+def leaks(db) -> Iterator[str]:
+    """Every call with the id of another tenant that is not refused, changes something, or tells something."""
+    theirs = ids_of(db, "globex")
+    for role in PEOPLE:
+        for function in functions(db, role):
+            for parameter, kind in function.ids():
+                for job in theirs:
+                    value = [job] if kind == "uuid[]" else job
+                    answer, changed = call(db, role, function, {parameter: value})
+                    # Bad input may be noticed first: then the call was refused, and nothing was looked at.
+                    refused = isinstance(answer, str) and answer in REFUSALS | {"OW008"}
+                    if changed or not (refused or told_nothing(answer)) or "globex" in str(answer):
+                        yield f"{role}: {function.name}({parameter}): {answer}"
+
+
+def test_every_function_that_people_call_is_covered_or_declared(db):
+    found = {function for role in PEOPLE for function in functions(db, role)}
+
+    assert {f.name for f in found if not f.ids() and not f.has_tenant} | {"run_key"} == set(WITHOUT_A_TENANT)
+
+
+def test_no_function_reaches_the_job_of_another_tenant_by_its_id(db):
+    assert list(leaks(db)) == []
+
+
+@pytest.mark.parametrize("tenant", [None, "", "%", "GLOBEX"])
+def test_nor_does_a_session_without_a_tenant_or_with_a_pattern(db, tenant):
+    for role in PEOPLE:
+        for function in functions(db, role):
+            for parameter, kind in function.ids():
+                if parameter == "p_after":
+                    # An enqueue without a tenant is for the default one; see test_dependencies.
+                    continue
+                for job in ids_of(db, "globex"):
+                    given = {parameter: [job] if kind == "uuid[]" else job}
+                    answer, changed = call(db, role, function, given, tenant)
+                    assert not changed, (role, function.name)
+                    assert told_nothing(answer) or answer == "OW008", (role, function.name, answer)
+
+
+def test_the_same_calls_reach_the_own_jobs(db):
+    """So that the refusals above are not for another reason."""
+    mine = ids_of(db, "acme")
+    for role in PEOPLE:
+        for function in functions(db, role):
+            for parameter, kind in function.ids():
+                answers = [
+                    call(db, role, function, {parameter: [job] if kind == "uuid[]" else job})[0]
+                    for job in mine
+                ]
+                assert "OW011" not in [a for a in answers if isinstance(a, str)], (role, function.name)
+                assert any(not isinstance(a, str) or a not in REFUSALS for a in answers), (
+                    role,
+                    function.name,
+                )
+
+
+def test_no_function_takes_the_name_of_another_tenant(db):
+    for role in PEOPLE:
+        for function in functions(db, role):
+            if function.has_tenant and function.name != "run_key":
+                answer, changed = call(db, role, function, {"p_tenant": "globex"})
+                assert (answer, changed) == ("OW011", False), (role, function.name)
+
+
+def test_a_job_that_names_the_workflow_of_another_tenant_does_not_become_part_of_it(db):
+    theirs = db.value("select id from onceward.workflows where tenant = 'globex' and jobs = 2")
+    acme = db.on(db.connect(role="onceward_operator", tenant="acme"))
+    globex = db.on(db.connect(role="onceward_operator", tenant="globex"))
+    before = globex.run("select * from onceward.workflows where id = %s", theirs)
+
+    mine = acme.enqueue("ocr", workflow_id=theirs, parent_id=theirs)
+
+    assert globex.run("select * from onceward.workflows where id = %s", theirs) == before
+    assert globex.answer("cancel_workflow", workflow_id=theirs) == 2
+    assert db.state(mine) == "ready"
+
+
+HOLES = {
+    "check_tenant lets everybody pass": "create or replace function onceward.check_tenant(p_tenant text, p_what text default 'job') "
+    "returns void language sql stable as 'select'",
+    "sees_tenant says yes": "create or replace function onceward.sees_tenant(p_tenant text) "
+    "returns boolean language sql stable as 'select true'",
+    "an id that is not looked at": "create or replace function onceward.cancel(p_job_id uuid, p_reason text default null, "
+    "p_epoch bigint default null) returns text language sql security definer as "
+    "$$ update onceward.job_private set cancel_at = now() where id = p_job_id returning state $$",
+    "a function that tells": "create function onceward.peek(p_job_id uuid) returns jsonb language sql stable security definer as "
+    "'select payload from onceward.job_private where id = p_job_id'; "
+    "grant execute on function onceward.peek to onceward_auditor",
+}
+
+
+@pytest.mark.parametrize("hole", HOLES)
+def test_a_hole_in_a_function_would_be_noticed(db, hole):
+    db.conn.execute(HOLES[hole])
+
+    assert next(leaks(db), None)
