@@ -16,6 +16,10 @@ OncewardError
 ├── WrongTenant          OW011
 ├── InvalidWorkflow      OW012  jobs would wait for each other in a circle
 ├── UnknownSchedule      OW020
+├── UnknownMonitor       OW038
+├── UnknownAlert         OW039
+├── UnknownChannel       OW040
+├── CheckOver            OW041  the run of a monitor has been ended by somebody else
 ├── RunHeld                     the run of this key is somebody's, or done
 ├── CannotConnect               the database cannot be reached; nothing has happened
 ├── ConnectionLost              the connection broke; the call may have happened
@@ -161,6 +165,30 @@ class UnknownSchedule(OncewardError):
     sqlstate = "OW020"
 
 
+class UnknownMonitor(OncewardError):
+    """The monitor does not exist."""
+
+    sqlstate = "OW038"
+
+
+class UnknownAlert(OncewardError):
+    """The alert does not exist."""
+
+    sqlstate = "OW039"
+
+
+class UnknownChannel(OncewardError):
+    """The channel does not exist."""
+
+    sqlstate = "OW040"
+
+
+class CheckOver(OncewardError):
+    """The run of the monitor is over."""
+
+    sqlstate = "OW041"
+
+
 class RunHeld(OncewardError):
     """Somebody runs this key, or it has completed."""
 
@@ -209,7 +237,7 @@ BY_SQLSTATE: dict[str, type[OncewardError]] = {
     cls.sqlstate: cls
     for cls in (LeaseLost, UnknownLane, PayloadTooLarge, ResultTooLarge, KeyConflict, UnknownJob, WrongState,
                 InvalidArgument, WorkerExpired, CheckFailed, WrongTenant, InvalidWorkflow,
-                UnknownSchedule)
+                UnknownSchedule, UnknownMonitor, UnknownAlert, UnknownChannel, CheckOver)
     if cls.sqlstate is not None
 }  # fmt: skip
 

@@ -32,6 +32,16 @@ TABLES = (
     "run_private",
     "delivery_private",
     "delivery_content_private",
+    "monitor_private",
+    "threshold_private",
+    "monitor_run_private",
+    "alert_private",
+    "silence_private",
+    "channel_private",
+    "channel_target_private",
+    "retention_private",
+    "removal_private",
+    "hold_private",
 )
 
 
