@@ -124,9 +124,10 @@ begin
 end;
 $$;
 
--- Rows of one table, at most so many.
+-- Rows of one table, at most so many; p_range keeps to one partition of it.
 create or replace function onceward.remove_rows(
-  p_table text, p_may_go text, p_order text, p_before timestamptz, p_held text[], p_limit integer, p_dry_run boolean
+  p_table text, p_may_go text, p_order text, p_before timestamptz, p_held text[], p_limit integer, p_dry_run boolean,
+  p_range text default 'true'
 )
   returns bigint
   language plpgsql
@@ -136,11 +137,14 @@ declare
   v_count bigint;
 begin
   if p_dry_run then
-    execute format('select count(*) from (select from onceward.%I as t where %s order by %s limit $3) as c', p_table, p_may_go, p_order)
+    execute format('select count(*) from (select from onceward.%I as t where %s and %s order by %s limit $3) as c',
+                   p_table, p_range, p_may_go, p_order)
        into v_count using p_before, p_held, p_limit;
   else
-    execute format('with old as materialized (select t.ctid from onceward.%I as t where %s order by %s limit $3 for update skip locked) '
-                   'delete from onceward.%I as t using old where t.ctid = old.ctid', p_table, p_may_go, p_order, p_table)
+    execute format('with old as materialized (select t.tableoid, t.ctid from onceward.%I as t where %s and %s order by %s limit $3 '
+                   'for update skip locked) '
+                   'delete from onceward.%I as t using old where %s and t.tableoid = old.tableoid and t.ctid = old.ctid',
+                   p_table, p_range, p_may_go, p_order, p_table, p_range)
       using p_before, p_held, p_limit;
     get diagnostics v_count = row_count;
   end if;

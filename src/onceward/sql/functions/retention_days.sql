@@ -36,6 +36,8 @@ declare
   v_stay   bigint;
   v_seen   integer := 0;
   v_gone   bigint := 0;
+  v_moved  bigint := 0;
+  v_range  text;
 begin
   row_count := 0;
   partitions := '{}';
@@ -55,13 +57,18 @@ begin
         -- Nobody ends a job of that day while we look; those of other days go on.
         execute format('lock table onceward.%I in share mode', v_day.name);
       end if;
-      execute format('select count(*), count(*) filter (where not (%s)) from onceward.%I as t', p_may_go, v_day.name)
+      -- Through the parent, whose policies let us see every row.
+      v_range := format('t.%I >= %L and t.%I < %L', p_key, v_day.from_id, p_key, v_day.to_id);
+      execute format('select count(*), count(*) filter (where not (%s)) from onceward.%I as t where %s',
+                     p_may_go, p_parent || '_private', v_range)
          into v_rows, v_stay using p_before, p_held;
       if v_stay <= v_most then
         partitions := partitions || v_day.name;
         v_gone := v_gone + v_rows - v_stay;
+        v_moved := v_moved + v_stay;
       else
-        row_count := row_count + onceward.remove_rows(v_day.name, p_may_go, 't.' || quote_ident(p_key), p_before, p_held, p_limit, p_dry_run);
+        row_count := row_count + onceward.remove_rows(
+          p_parent || '_private', p_may_go, 't.' || quote_ident(p_key), p_before, p_held, p_limit, p_dry_run, v_range);
         if v_rows - v_stay <= p_limit then
           v_memory := v_memory || jsonb_build_object(v_day.name, jsonb_build_object('holds', v_digest, 'at', onceward.now()));
         else
@@ -77,7 +84,7 @@ begin
   end loop;
   if partitions <> '{}' and not p_dry_run then
     begin
-      perform onceward.drop_days(p_parent, partitions, p_may_go, p_before, p_held);
+      perform onceward.drop_days(p_parent, partitions, p_may_go, p_before, p_held, v_moved);
     exception
       when lock_not_available then
         note := format('%s is locked by somebody; it is tried again soon', p_parent);
@@ -95,21 +102,32 @@ $$;
 
 -- Detach, keep what has to stay, drop.  Everything was counted before: the parent is locked from here to the end of the
 -- transaction, which takes milliseconds.
-create or replace function onceward.drop_days(p_parent text, p_days text[], p_may_go text, p_before timestamptz, p_held text[])
+create or replace function onceward.drop_days(
+  p_parent text, p_days text[], p_may_go text, p_before timestamptz, p_held text[], p_stay bigint
+)
   returns void
   language plpgsql
   set search_path = pg_catalog, pg_temp
 as $$
 declare
-  v_day text;
+  v_day   text;
+  v_moved bigint;
+  v_stay  bigint := p_stay;
 begin
   -- Readers of the partitions hold a lock on the parent, too.
   execute format('lock table onceward.%I in access exclusive mode', p_parent || '_private');
   foreach v_day in array p_days loop
     execute format('alter table onceward.%I detach partition onceward.%I', p_parent || '_private', v_day);
+    execute format('drop policy if exists owner_all on onceward.%I', v_day);
+    execute format('create policy owner_all on onceward.%I to onceward_owner using (true)', v_day);
     execute format('insert into onceward.%I select t.* from onceward.%I as t where not (%s)', p_parent || '_private', v_day, p_may_go)
       using p_before, p_held;
+    get diagnostics v_moved = row_count;
+    v_stay := v_stay - v_moved;
     execute format('drop table onceward.%I', v_day);
   end loop;
+  if v_stay <> 0 then
+    raise exception 'rows that have to stay would be lost: % of %', v_stay, p_stay;
+  end if;
 end;
 $$;
