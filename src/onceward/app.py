@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any, ParamSpec, TypedDict, TypeVar, Unpack, ov
 
 from onceward.errors import InvalidArgument
 from onceward.model import Options, Retry
+from onceward.monitors import Check, Monitor, MonitorOptions
+from onceward.monitors import declare as declare_monitor
 from onceward.registry import Executor, Registry, Task, build_task, with_options
 from onceward.schedules import DEFAULT_NAME, Schedule, ScheduleOptions, Spec, declare
 
@@ -17,6 +19,7 @@ if TYPE_CHECKING:
 
 P = ParamSpec("P")
 R = TypeVar("R")
+C = TypeVar("C", bound=Check)
 
 
 class TaskOptions(TypedDict, total=False):
@@ -49,6 +52,7 @@ class Onceward:
         # Set by Deliveries(app, …).
         self.deliveries: Deliveries | None = None
         self.schedules: dict[tuple[str | None, str], Schedule] = {}
+        self.monitors: dict[str, Monitor] = {}
 
     @overload
     def task(self, handler: Callable[P, R], /) -> Task[P, R]: ...
@@ -113,6 +117,22 @@ class Onceward:
                 hint='Give one of them another name: @app.schedule(..., name="...").',
             )
         self.schedules[place] = schedule
+
+    def monitor(self, name: str, **options: Unpack[MonitorOptions]) -> Callable[[C], C]:
+        """Check something again and again: @app.monitor("stock", every="5 minutes").
+
+        The function returns None when all is well, or findings, which become alerts.  Its parameters are thresholds.
+        """
+
+        def register(check: C) -> C:
+            if name in self.monitors:
+                raise InvalidArgument(
+                    f'monitor "{name}" is declared twice', hint="Give one of them another name."
+                )
+            self.monitors[name] = declare_monitor(name, check, options)
+            return check
+
+        return register
 
     @property
     def lanes(self) -> list[str]:

@@ -85,7 +85,9 @@ def test_what_was_only_measured_is_in_the_run_and_no_alert(db, watch):
 
     assert watch.look({**DISK, "severity": None, "value": 7}) == "ok"
     assert watch.alerts() == []
-    assert db.value("select result -> 0 ->> 'value' from onceward.monitor_runs where monitor = 'probe'") == "7"
+    assert (
+        db.value("select result -> 0 ->> 'value' from onceward.monitor_runs where monitor = 'probe'") == "7"
+    )
 
 
 # ---------------------------------------------------------------- flapping
@@ -424,7 +426,9 @@ def test_a_bad_end_of_a_delivery_is_an_alert_beside_the_message_about_it(db, wat
     """`alerts_to` tells of that one delivery, at once; the alert is about the condition, and lasts."""
     ledger = Ledger(db)
     for n in range(3):
-        claim = ledger.begun(key=f"k{n}", alerts_to={"kind": "slack", "content": {"to": "ops"}}, tenant="acme")
+        claim = ledger.begun(
+            key=f"k{n}", alerts_to={"kind": "slack", "content": {"to": "ops"}}, tenant="acme"
+        )
         ledger.settle(claim, "uncertain")
         for notice in db.claims(1, lanes=["deliveries"]):
             ledger.begin(notice)

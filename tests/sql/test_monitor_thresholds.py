@@ -248,7 +248,9 @@ def dead_rows(count: int):
             db.complete(claim)
         db.run("select pg_stat_force_next_flush()")
         assert (
-            db.value("select n_dead_tup from pg_stat_all_tables where relid = 'onceward.job_private'::regclass")
+            db.value(
+                "select n_dead_tup from pg_stat_all_tables where relid = 'onceward.job_private'::regclass"
+            )
             >= count
         )
 
@@ -262,7 +264,9 @@ def vacuumed(db):
 def grown(db):
     Watch(db).run("disk")
     db.clock.advance("2 hours")
-    db.run("create table grown as select repeat(md5(n::text), 30) as filler from generate_series(1, 20000) as n")
+    db.run(
+        "create table grown as select repeat(md5(n::text), 30) as filler from generate_series(1, 20000) as n"
+    )
 
 
 def no_longer_growing(db):

@@ -44,7 +44,9 @@ def test_a_monitor_runs_when_it_is_due_and_not_before(db, watch):
         "ready_age", "stuck", "dead_letters", "delivery_trouble", "workers", "pinned_xmin",
     }  # fmt: skip
     assert (
-        db.value("select next_at - onceward.now() = interval '30 s' from onceward.monitors where name = 'stuck'")
+        db.value(
+            "select next_at - onceward.now() = interval '30 s' from onceward.monitors where name = 'stuck'"
+        )
         is True
     )
 
@@ -209,7 +211,9 @@ def test_a_monitor_runs_once_at_a_time(db, watch):
 
 
 def declare(db, *specs, app="shop"):
-    return {row.name: row.outcome for row in db.call("declare_monitors", app=app, monitors=Jsonb(list(specs)))}
+    return {
+        row.name: row.outcome for row in db.call("declare_monitors", app=app, monitors=Jsonb(list(specs)))
+    }
 
 
 def test_a_python_monitor_is_begun_by_those_who_know_it_and_finished_with_findings(db, watch):

@@ -29,7 +29,8 @@ def removed(db, kind, **options):
 
 def days(db, parent):
     rows = db.run(
-        "select relname from pg_class where relname ~ %s and relkind = 'r' order by 1", f"^{parent}_[0-9]{{8}}$"
+        "select relname from pg_class where relname ~ %s and relkind = 'r' order by 1",
+        f"^{parent}_[0-9]{{8}}$",
     )
     return [row.relname for row in rows]
 
@@ -415,7 +416,9 @@ def test_a_long_reader_neither_waits_nor_makes_others_wait(db):
     reader = db.connect(autocommit=False)
     reader.execute("select count(*) from onceward.archive_private")
     db.run("update onceward.retention_private set next_at = onceward.now() where kind = 'archive'")
-    db.run("update onceward.retention_private set next_at = onceward.now() + interval '1 day' where kind <> 'archive'")
+    db.run(
+        "update onceward.retention_private set next_at = onceward.now() + interval '1 day' where kind <> 'archive'"
+    )
 
     (row,) = db.call("retain_due")
 
@@ -455,4 +458,3 @@ def test_a_worker_may_retain_by_the_hour_and_only_an_operator_by_hand(db):
         worker.call("retain")
     assert len(operator.call("retain", dry_run=True)) == 15
     assert operator.call("retain", kind="archive")[0].row_count in (0, 1)
-

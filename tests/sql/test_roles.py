@@ -37,7 +37,17 @@ OF_A_TENANT = {
     "runs",
     "delivery_private",
     "deliveries",
+    "alert_private",
+    "alerts",
+    "silence_private",
+    "silences",
+    "channel_private",
+    "channels",
+    "hold_private",
+    "holds",
 }
+# Of any tenant, and so for those only who see all of them.
+OF_ALL_TENANTS = {"monitor_run_private", "monitor_runs"}
 OF_EVERYBODY = {
     "lane_private",
     "task_private",
@@ -47,10 +57,18 @@ OF_EVERYBODY = {
     "lanes",
     "tasks",
     "workers",
+    "monitor_private",
+    "threshold_private",
+    "monitors",
+    "thresholds",
+    "retention_private",
+    "retention",
+    "removal_private",
+    "removals",
 }
 OF_NOBODY = {
     "key_private", "concurrency_private", "admission_private", "dependency_private", "recheck_private",
-    "delivery_content_private",
+    "delivery_content_private", "channel_target_private",
 }  # fmt: skip
 # Which roles may act for all tenants at once.
 FOR_ALL = {"worker", "operator", "auditor"}
@@ -66,11 +84,15 @@ WORKING = {
     "register_worker", "retire_worker", "heartbeat", "claim", "adopt", "exchange", "complete", "fail", "snooze",
     "release", "progress", "promote", "rescue", "ensure_partitions", "tidy", "finish_step", "fail_step",
     "steps_of", "sleep", "wait_event", "receive_event", "spawn", "join_jobs", "outcomes_of", "declare_schedules",
-    "tick", "begin_delivery", "settle_delivery", "delivery_content",
+    "tick", "begin_delivery", "settle_delivery", "delivery_content", "begin_checks", "run_check", "finish_check",
+    "fail_check", "check_monitors", "declare_monitors", "retain_due",
 }  # fmt: skip
 OPERATING = {
     "requeue", "requeue_workflow", "resolve", "run_now", "add_lane", "pause_lane", "resume_lane",
     "decide_delivery", "delivery_content", "pause_schedule", "resume_schedule", "run_schedule_now", "tick",
+    "check_monitors", "run_monitor", "set_monitor", "enable_monitor", "disable_monitor", "drop_monitor", "ack_alert",
+    "close_alert", "silence_alerts", "end_silence", "add_channel", "drop_channel", "test_channel", "set_retention", "retain",
+    "retain_due", "hold_tenant", "release_tenant",
 }  # fmt: skip
 MAY_CALL = {
     "producer": EVERYBODY | PRODUCING,
@@ -109,6 +131,17 @@ def template(onceward_server):
                 )
                 db.call("run_schedule_now", name="report", tenant=tenant)
                 db.call("begin_run", key="k", holder="h", tenant=tenant)
+                db.call("add_channel", name=f"of-{tenant}", kind="slack", target={"to": "ops"}, tenant=tenant)
+                db.run(
+                    "select onceward.silence_alerts(onceward.now() + interval '1 hour', 'r', p_tenant => %s)",
+                    tenant,
+                )
+                db.call("hold_tenant", tenant=tenant, reason="case 7")
+            # Alerts of both tenants, and a removal.
+            db.call("run_monitor", name="dead_letters")
+            db.run("update onceward.worker_private set retired_at = '2020-01-01' where name = 'w'")
+            db.call("retain", kind="workers")
+            db.call("register_worker", name="w", tasks=["ocr"])
         yield database
 
 
@@ -177,6 +210,8 @@ def wrong_reads(db) -> Iterator[str]:
                 seen = attempt(db, f"onceward_{role}", tenant, select)
                 if relation in OF_NOBODY:
                     right = seen == "42501"
+                elif relation in OF_ALL_TENANTS:
+                    right = len(seen) == (len(everything) if tenant == "*" and role in FOR_ALL else 0)
                 elif relation in OF_EVERYBODY:
                     right = len(seen) == len(everything) > 0
                 elif tenant == "*" and role in FOR_ALL:
@@ -201,7 +236,7 @@ def wrong_writes(db) -> Iterator[str]:
 
 
 def test_every_table_and_view_is_in_the_matrix(db):
-    assert relations(db) == OF_A_TENANT | OF_EVERYBODY | OF_NOBODY
+    assert relations(db) == OF_A_TENANT | OF_ALL_TENANTS | OF_EVERYBODY | OF_NOBODY
 
 
 def test_everybody_reads_the_rows_of_their_own_tenant_and_nothing_else(db):
@@ -274,7 +309,8 @@ def test_a_role_cannot_make_anything_in_the_schema_nor_use_its_sequences(db, rol
 
 TENANT_TABLES = (
     "job_private", "archive_private", "attempt_private", "payload_edit_private", "step_private", "event_private",
-    "delivery_private", "schedule_private", "tick_private", "run_private",
+    "delivery_private", "schedule_private", "tick_private", "run_private", "alert_private", "silence_private",
+    "channel_private", "hold_private",
 )  # fmt: skip
 READ_HOLES = {
     **{f"{t}: policy lets all rows through": f"alter policy own_tenant on onceward.{t} using (true)" for t in TENANT_TABLES},
@@ -299,6 +335,10 @@ READ_HOLES = {
         # Those two stand on other views, which still run with the rights of the reader.
         for view in sorted(OF_A_TENANT - set(TENANT_TABLES) - {"partial_completions", "workflows"})
     },
+    "runs of monitors: policy lets all rows through": "alter policy all_tenants on onceward.monitor_run_private using (true)",
+    "runs of monitors: rights of the owner": "alter view onceward.monitor_runs set (security_invoker = false)",
+    "addresses of channels are readable": "grant select on onceward.channel_target_private to onceward_operator; "
+    "create policy open on onceward.channel_target_private using (true)",
     "keys are readable": "grant select on onceward.key_private to onceward_producer; "
     "create policy open on onceward.key_private using (true)",
 }  # fmt: skip
