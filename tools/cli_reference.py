@@ -30,6 +30,18 @@ from onceward.model import (
     WorkflowInfo,
     WorkflowJob,
 )
+from onceward.model_monitors import (
+    AlertInfo,
+    ChannelInfo,
+    CheckOutcome,
+    HoldInfo,
+    MonitorInfo,
+    MonitorRunInfo,
+    Removed,
+    RetentionInfo,
+    SilenceInfo,
+    ThresholdInfo,
+)
 from onceward.model_schedules import NextTick, RunInfo, ScheduleChange, ScheduleInfo, TickInfo
 
 TARGET = Path("docs/reference/cli.md")
@@ -72,7 +84,7 @@ Times are ISO 8601 in UTC, durations are numbers of seconds.
 """
 
 WORDS = {
-    "str": "string", "int": "integer", "bool": "boolean", "UUID": "UUID", "datetime": "time", "timedelta": "seconds",
+    "str": "string", "int": "integer", "float": "number", "bool": "boolean", "UUID": "UUID", "datetime": "time", "timedelta": "seconds",
     "Json": "JSON", "None": "null", "list[str]": "array of string",
     "list[UUID]": "array of UUID",
 }  # fmt: skip
@@ -161,6 +173,25 @@ SHAPES: dict[str, list[tuple[str, Shape]]] = {
     ],
     "onceward delivery decide": [("", (CHANGED, True))],
     "onceward delivery cancel": [("", (CHANGED, True))],
+    "onceward monitor list": [("", (MonitorInfo, True))],
+    "onceward monitor show": [
+        ("", ({**record(MonitorInfo), "thresholds": "array", "runs": "array", "alerts": "array"}, False)),
+        (", its `thresholds`", (ThresholdInfo, True)),
+        (", its `runs`", (MonitorRunInfo, True)),
+        (", its `alerts`", (AlertInfo, True)),
+    ],
+    "onceward monitor run": [("", (CheckOutcome, False))],
+    "onceward alert list": [("", (AlertInfo, True))],
+    "onceward alert show": [("", (AlertInfo, False))],
+    "onceward alert ack": [("", (CHANGED, True))],
+    "onceward alert close": [("", (CHANGED, True))],
+    "onceward alert silence": [("", ({"id": "UUID", "until": "time"}, False))],
+    "onceward alert silences": [("", (SilenceInfo, True))],
+    "onceward channel list": [("", (ChannelInfo, True))],
+    "onceward channel test": [("", ({"id": "UUID"}, False))],
+    "onceward retention show": [("", (RetentionInfo, True))],
+    "onceward retention run": [("", (Removed, True))],
+    "onceward hold list": [("", (HoldInfo, True))],
 }
 
 

@@ -39,6 +39,10 @@ def test_the_commands_are_those_that_are_promised():
             "schedule drop", "schedule preview", "schedule export", "run", "run list", "run show",
             "dead-letter", "dead-letter list", "dead-letter show", "dead-letter requeue", "dead-letter resolve",
             "delivery", "delivery list", "delivery show", "delivery decide", "delivery cancel",
+            "monitor", "monitor list", "monitor show", "monitor run", "monitor set", "monitor enable", "monitor disable",
+            "monitor drop", "alert", "alert list", "alert show", "alert ack", "alert close", "alert silence", "alert silences",
+            "alert unsilence", "channel", "channel list", "channel add", "channel test", "channel drop",
+            "retention", "retention show", "retention set", "retention run", "hold", "hold list", "hold add", "hold release",
             "demo", "bench",
         )
     }  # fmt: skip
@@ -63,7 +67,8 @@ def test_every_read_has_json():
         "lane list", "dead-letter list", "dead-letter show", "step list", "step partial", "event list", "workflow list",
         "workflow show",
         "schedule list", "schedule show", "schedule preview", "run list", "run show",
-        "delivery list", "delivery show",
+        "delivery list", "delivery show", "monitor list", "monitor show", "alert list", "alert show", "alert silences",
+        "channel list", "retention show", "retention run", "hold list",
     ]  # fmt: skip
 
     for path in reads:

@@ -16,16 +16,21 @@ import typer
 from typer.main import get_command
 
 from onceward.cli import (
+    alert,
     bench,
+    channel,
     db,
     dead_letter,
     delivery,
     demo,
     doctor,
     event,
+    hold,
     job,
     lane,
+    monitor,
     output,
+    retention,
     schedule,
     step,
     worker,
@@ -45,7 +50,7 @@ class Root(Group):
 
     order: ClassVar[tuple[str, ...]] = (
         "db", "doctor", "worker", "workers", "job", "step", "workflow", "event", "lane", "schedule", "run", "dead-letter",
-        "delivery", "demo", "bench",
+        "delivery", "monitor", "alert", "channel", "retention", "hold", "demo", "bench",
     )  # fmt: skip
 
     def list_commands(self, ctx: Any) -> list[str]:
@@ -74,6 +79,11 @@ app.add_typer(schedule.app, name="schedule", rich_help_panel=LOOK)
 app.add_typer(run_noun.app, name="run", rich_help_panel=LOOK)
 app.add_typer(dead_letter.app, name="dead-letter", rich_help_panel=LOOK)
 app.add_typer(delivery.app, name="delivery", rich_help_panel=LOOK)
+app.add_typer(monitor.app, name="monitor", rich_help_panel=LOOK)
+app.add_typer(alert.app, name="alert", rich_help_panel=LOOK)
+app.add_typer(channel.app, name="channel", rich_help_panel=LOOK)
+app.add_typer(retention.app, name="retention", rich_help_panel=LOOK)
+app.add_typer(hold.app, name="hold", rich_help_panel=LOOK)
 app.command("demo", cls=Command, rich_help_panel=TRY)(demo.demo)
 app.command("bench", cls=Command, rich_help_panel=TRY)(bench.bench)
 
