@@ -81,7 +81,7 @@ def test_the_first_help_is_grouped_and_short(cli_alone):
     assert [line for line in out.splitlines() if line in {"Set up", "Run", "Look and act", "Try", "Options"}] == [
         "Set up", "Run", "Look and act", "Try", "Options",
     ]  # fmt: skip
-    assert len(out.splitlines()) <= 40
+    assert len(out.splitlines()) <= 50
 
 
 def test_no_arguments_show_the_help_as_a_usage_error(cli_alone):

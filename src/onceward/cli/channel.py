@@ -65,7 +65,7 @@ def add(
     ] = "warning",
     target: Annotated[
         str | None,
-        typer.Option(metavar="JSON", help="More fields of the delivery, as {\"from\": …}: JSON, @file or -."),
+        typer.Option(metavar="JSON", help='More fields of the delivery, as {"from": …}: JSON, @file or -.'),
     ] = None,
 ) -> None:  # fmt: skip
     """Add a channel, or change one. With --tenant, it is told of that tenant's alerts only."""
@@ -91,7 +91,7 @@ def add(
 
 
 @app.command("test")
-def test(ctx: typer.Context, name: Name, as_json: AsJson = False) -> None:
+def try_out(ctx: typer.Context, name: Name, as_json: AsJson = False) -> None:
     """Send a test message through a channel, and print the id of its delivery."""
     delivery = session_of(ctx).run(calls.test_channel(name))
     if as_json:
