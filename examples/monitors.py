@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import tempfile
+from pathlib import Path
 
 from onceward import Client, Onceward, calls
 from onceward.deliveries import Deliveries, Outbox
@@ -10,7 +12,7 @@ from onceward.monitors import Finding
 from onceward.worker import Worker
 
 app = Onceward()
-Deliveries(app, email=Outbox("outbox"), email_from="shop@example.com")
+Deliveries(app, email=Outbox(Path(tempfile.mkdtemp()), sender="Shop <shop@example.com>"))
 stock = {"tea": 2, "coffee": 40}
 
 
