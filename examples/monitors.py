@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import tempfile
+import time
 from pathlib import Path
 
 from onceward import Client, Onceward, calls
@@ -26,10 +27,10 @@ async def low_stock(least: int = 5) -> list[Finding]:
     ]
 
 
-async def until(client: Client, count: int) -> None:
-    """Wait for this many open alerts of our monitor."""
+def wait_for(client: Client, count: int) -> None:
+    """Until our monitor has this many open alerts."""
     while len(client.run(calls.alerts(monitor="low_stock"))) != count:
-        await asyncio.sleep(0.05)
+        time.sleep(0.05)
 
 
 async def main() -> None:
@@ -37,20 +38,20 @@ async def main() -> None:
         client.run(calls.add_channel("ops", "email", {"to": "ops@example.com"}))
         worker = Worker(app)
         working = asyncio.create_task(worker.run())
-        await until(client, 1)
+        await asyncio.to_thread(wait_for, client, 1)
         (alert,) = client.run(calls.alerts(monitor="low_stock"))
         print(f"{alert.severity}: {alert.summary}")
         client.run(calls.ack_alert(alert.id, "ordered more"))
 
         stock["tea"] = 100
-        await until(client, 0)
+        await asyncio.to_thread(wait_for, client, 0)
         closed = client.run(calls.alert(alert.id))
         assert closed is not None
         print(f"{closed.state} by {closed.closed_by}: {closed.close_note}")
 
         # An operator wants to hear of it earlier.
         client.run(calls.set_monitor("low_stock", thresholds={"least": 50}))
-        await until(client, 1)
+        await asyncio.to_thread(wait_for, client, 1)
         (alert,) = client.run(calls.alerts(monitor="low_stock"))
         print(f"{alert.severity}: {alert.summary}")
         worker.stop()
