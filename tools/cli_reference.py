@@ -34,6 +34,18 @@ from onceward.model import (
     WorkflowJob,
 )
 from onceward.model_limits import BoundInfo, LimitInfo, ShareInfo
+from onceward.model_monitors import (
+    AlertInfo,
+    ChannelInfo,
+    CheckOutcome,
+    LegalHoldInfo,
+    MonitorInfo,
+    MonitorRunInfo,
+    Removed,
+    RetentionInfo,
+    SilenceInfo,
+    ThresholdInfo,
+)
 from onceward.model_schedules import NextTick, RunInfo, ScheduleChange, ScheduleInfo, TickInfo
 
 TARGET = Path("docs/reference/cli.md")
@@ -187,6 +199,25 @@ SHAPES: dict[str, list[tuple[str, Shape]]] = {
     ],
     "onceward delivery decide": [("", (CHANGED, True))],
     "onceward delivery cancel": [("", (CHANGED, True))],
+    "onceward monitor list": [("", (MonitorInfo, True))],
+    "onceward monitor show": [
+        ("", ({**record(MonitorInfo), "thresholds": "array", "runs": "array", "alerts": "array"}, False)),
+        (", its `thresholds`", (ThresholdInfo, True)),
+        (", its `runs`", (MonitorRunInfo, True)),
+        (", its `alerts`", (AlertInfo, True)),
+    ],
+    "onceward monitor run": [("", (CheckOutcome, False))],
+    "onceward alert list": [("", (AlertInfo, True))],
+    "onceward alert show": [("", (AlertInfo, False))],
+    "onceward alert ack": [("", (CHANGED, True))],
+    "onceward alert close": [("", (CHANGED, True))],
+    "onceward alert silence": [("", ({"id": "UUID", "until": "time"}, False))],
+    "onceward alert silences": [("", (SilenceInfo, True))],
+    "onceward channel list": [("", (ChannelInfo, True))],
+    "onceward channel test": [("", ({"id": "UUID"}, False))],
+    "onceward retention show": [("", (RetentionInfo, True))],
+    "onceward retention run": [("", (Removed, True))],
+    "onceward legal-hold list": [("", (LegalHoldInfo, True))],
 }
 
 

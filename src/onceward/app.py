@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any, ParamSpec, TypedDict, TypeVar, Unpack, ov
 from onceward.errors import InvalidArgument
 from onceward.model import Options, Retry
 from onceward.model_limits import Limit, LimitOver, Use
+from onceward.monitors import Check, Monitor, MonitorOptions
+from onceward.monitors import declare as declare_monitor
 from onceward.registry import Executor, Registry, Task, build_task, with_options
 from onceward.schedules import DEFAULT_NAME, Schedule, ScheduleOptions, Spec, declare
 
@@ -19,6 +21,7 @@ if TYPE_CHECKING:
 
 P = ParamSpec("P")
 R = TypeVar("R")
+C = TypeVar("C", bound=Check)
 
 
 class TaskOptions(TypedDict, total=False):
@@ -77,6 +80,7 @@ class Onceward:
         self.limits: dict[str, Limit] = {}
         # Set by onceward.contrib.opentelemetry.
         self.tracing: Tracing | None = None
+        self.monitors: dict[str, Monitor] = {}
 
     @overload
     def task(self, handler: Callable[P, R], /) -> Task[P, R]: ...
@@ -165,6 +169,22 @@ class Onceward:
             raise InvalidArgument(f'limit "{name}" is declared twice')
         self.limits[name] = limit = Limit(name, **options)
         return limit
+
+    def monitor(self, name: str, **options: Unpack[MonitorOptions]) -> Callable[[C], C]:
+        """Check something again and again: @app.monitor("stock", every="5 minutes").
+
+        The function returns None when all is well, or findings, which become alerts.  Its parameters are thresholds.
+        """
+
+        def register(check: C) -> C:
+            if name in self.monitors:
+                raise InvalidArgument(
+                    f'monitor "{name}" is declared twice', hint="Give one of them another name."
+                )
+            self.monitors[name] = declare_monitor(name, check, options)
+            return check
+
+        return register
 
     @property
     def lanes(self) -> list[str]:

@@ -25,6 +25,10 @@ OncewardError
 ├── AuditIsAppendOnly    OW035
 ├── AuditNotExported     OW036  days that are not sealed and exported stay
 ├── UnknownEntry         OW037
+├── UnknownMonitor       OW038
+├── UnknownAlert         OW039
+├── UnknownChannel       OW040
+├── CheckOver            OW041  the run of a monitor has been ended by somebody else
 ├── RunHeld                     the run of this key is somebody's, or done
 ├── CannotConnect               the database cannot be reached; nothing has happened
 ├── ConnectionLost              the connection broke; the call may have happened
@@ -242,6 +246,30 @@ class UnknownEntry(OncewardError):
     sqlstate = "OW037"
 
 
+class UnknownMonitor(OncewardError):
+    """The monitor does not exist."""
+
+    sqlstate = "OW038"
+
+
+class UnknownAlert(OncewardError):
+    """The alert does not exist."""
+
+    sqlstate = "OW039"
+
+
+class UnknownChannel(OncewardError):
+    """The channel does not exist."""
+
+    sqlstate = "OW040"
+
+
+class CheckOver(OncewardError):
+    """The run of the monitor is over."""
+
+    sqlstate = "OW041"
+
+
 class RunHeld(OncewardError):
     """Somebody runs this key, or it has completed."""
 
@@ -290,7 +318,8 @@ BY_SQLSTATE: dict[str, type[OncewardError]] = {
     cls.sqlstate: cls
     for cls in (LeaseLost, UnknownLane, PayloadTooLarge, ResultTooLarge, KeyConflict, UnknownJob, WrongState,
                 InvalidArgument, WorkerExpired, CheckFailed, WrongTenant, InvalidWorkflow,
-                UnknownSchedule, UnknownLimit, LimitTooSmall, HoldOver, AuditIsAppendOnly, AuditNotExported, UnknownEntry)
+                UnknownSchedule, UnknownLimit, LimitTooSmall, HoldOver, AuditIsAppendOnly, AuditNotExported, UnknownEntry,
+                UnknownMonitor, UnknownAlert, UnknownChannel, CheckOver)
     if cls.sqlstate is not None
 }  # fmt: skip
 

@@ -64,7 +64,10 @@ def migrations() -> list[Script]:
 
 def code() -> list[Script]:
     """Functions, views and grants: replaced on every upgrade."""
-    last = [Script(name, _root().joinpath(name).read_text()) for name in ("obsolete.sql", "grants.sql")]
+    last = [
+        Script(name, _root().joinpath(name).read_text())
+        for name in ("obsolete.sql", "rows.sql", "grants.sql")
+    ]
     return [*_scripts("functions"), *_scripts("views"), *last]
 
 

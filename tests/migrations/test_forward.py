@@ -19,6 +19,7 @@ OUT = {
     "0006_expand_limits.sql": "683f5a1aca04fbdf",
     "0007_expand_audit.sql": "1f6bb29ecac24c0b",
     "0009_expand_explain.sql": "4aa95f3b798de0fc",
+    "0008_expand_monitors.sql": "4c2936666174dddd",
 }
 
 

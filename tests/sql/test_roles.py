@@ -45,7 +45,17 @@ OF_A_TENANT = {
     "shares",
     "audit_private",
     "audit_log",
+    "alert_private",
+    "alerts",
+    "silence_private",
+    "silences",
+    "channel_private",
+    "channels",
+    "legal_hold_private",
+    "legal_holds",
 }
+# Of any tenant, and so for those only who see all of them.
+OF_ALL_TENANTS = {"monitor_run_private", "monitor_runs"}
 OF_EVERYBODY = {
     "lane_private",
     "task_private",
@@ -61,12 +71,21 @@ OF_EVERYBODY = {
     "seal_private",
     "seal_leaf_private",
     "seals",
+    "monitor_private",
+    "threshold_private",
+    "monitors",
+    "thresholds",
+    "retention_private",
+    "retention",
+    "removal_private",
+    "removals",
 }
 # Producers write into the audit log and read nothing of it.
 NOT_OF_PRODUCERS = {"audit_private", "audit_log", "seal_private", "seal_leaf_private", "seals"}
 OF_NOBODY = {
     "key_private", "concurrency_private", "admission_private", "dependency_private", "recheck_private",
     "delivery_content_private", "bucket_private", "hold_private", "bound_private", "pressure_private",
+    "channel_target_private",
 }  # fmt: skip
 # Which roles may act for all tenants at once.
 FOR_ALL = {"worker", "operator", "auditor"}
@@ -87,25 +106,16 @@ WORKING = {
     "release", "progress", "promote", "rescue", "ensure_partitions", "tidy", "finish_step", "fail_step",
     "steps_of", "sleep", "wait_event", "receive_event", "spawn", "join_jobs", "outcomes_of", "declare_schedules",
     "tick", "begin_delivery", "settle_delivery", "delivery_content", "settle", "limited", "pause_limit", "seal", "audit_of",
+    "begin_checks", "run_check", "finish_check", "fail_check", "check_monitors", "declare_monitors", "retain_due",
 }  # fmt: skip
 OPERATING = {
-    "requeue",
-    "requeue_workflow",
-    "resolve",
-    "run_now",
-    "add_lane",
-    "pause_lane",
-    "resume_lane",
-    "decide_delivery",
-    "delivery_content",
-    "pause_schedule",
-    "resume_schedule",
-    "run_schedule_now",
-    "tick",
-    "set_limit", "drop_limit", "pause_limit", "resume_limit", "set_share", "set_bound", "drop_bound",
-    "audit_lane",
-    "drop_audit",
-}
+    "requeue", "requeue_workflow", "resolve", "run_now", "add_lane", "pause_lane", "resume_lane",
+    "decide_delivery", "delivery_content", "pause_schedule", "resume_schedule", "run_schedule_now", "tick",
+    "set_limit", "drop_limit", "pause_limit", "resume_limit", "set_share", "set_bound", "drop_bound", "audit_lane", "drop_audit",
+    "check_monitors", "run_monitor", "set_monitor", "enable_monitor", "disable_monitor", "drop_monitor", "ack_alert",
+    "close_alert", "silence_alerts", "end_silence", "add_channel", "drop_channel", "test_channel", "set_retention", "retain",
+    "retain_due", "hold_tenant", "release_tenant",
+}  # fmt: skip
 AUDITING = {"seal", "audit_of", "audit_page", "seal_page", "audit_status", "seal_of", "record_checkpoint"}  # fmt: skip
 # Of the database as a whole, without the name of a tenant.
 MEASURING = {"metrics"}
@@ -155,6 +165,17 @@ def template(onceward_server):
                 db.call("set_share", lane="default", tenant=tenant, share=2)
             db.call("set_bound", lane="reports", max_depth=1000)
             db.call("seal")
+                db.call("add_channel", name=f"of-{tenant}", kind="slack", target={"to": "ops"}, tenant=tenant)
+                db.run(
+                    "select onceward.silence_alerts(onceward.now() + interval '1 hour', 'r', p_tenant => %s)",
+                    tenant,
+                )
+                db.call("hold_tenant", tenant=tenant, reason="case 7")
+            # Alerts of both tenants, and a removal.
+            db.call("run_monitor", name="dead_letters")
+            db.run("update onceward.worker_private set retired_at = '2020-01-01' where name = 'w'")
+            db.call("retain", kind="workers")
+            db.call("register_worker", name="w", tasks=["ocr"])
         yield database
 
 
@@ -290,7 +311,7 @@ def wrong(db, only: set[str] | None = None) -> Iterator[str]:
 
 
 def test_every_table_and_view_is_in_the_matrix(db):
-    assert relations(db) == OF_A_TENANT | OF_EVERYBODY | OF_NOBODY
+    assert relations(db) == OF_A_TENANT | OF_ALL_TENANTS | OF_EVERYBODY | OF_NOBODY
 
 
 def test_everybody_reads_the_rows_of_their_own_tenant_and_nothing_else(db):

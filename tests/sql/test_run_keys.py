@@ -349,6 +349,6 @@ def test_old_runs_are_tidied_away_and_live_ones_are_not(db):
         db.clock.advance("6 days")
         db.call("renew_run", key="long", epoch=run.epoch, lease="7 days")
 
-    db.call("tidy")
+    db.call("retain", kind="runs")
 
     assert [row.key for row in db.run("select key from onceward.runs")] == ["long"]

@@ -240,11 +240,11 @@ def test_old_ticks_are_tidied_away(db):
     advance_and_tick(db)
     db.clock.advance("29 days")
     db.call("pause_schedule", name="report")
-    db.call("tidy")
+    db.call("retain", kind="ticks")
     assert len(ticks(db)) == 1
     db.clock.advance("2 days")
 
-    db.call("tidy")
+    db.call("retain", kind="ticks")
 
     assert ticks(db) == []
 

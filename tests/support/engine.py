@@ -41,6 +41,16 @@ TABLES = (
     "audit_private",
     "seal_private",
     "seal_leaf_private",
+    "monitor_private",
+    "threshold_private",
+    "monitor_run_private",
+    "alert_private",
+    "silence_private",
+    "channel_private",
+    "channel_target_private",
+    "retention_private",
+    "removal_private",
+    "legal_hold_private",
 )
 
 

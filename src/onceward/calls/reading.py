@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import fields
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import LiteralString
 from uuid import UUID
 
@@ -205,3 +205,13 @@ def now() -> Call[datetime]:
 def set_tenant(tenant: str) -> Call[None]:
     """For the rest of the transaction, act for this tenant ('*': all that the role may see)."""
     return Call("select set_config('onceward.tenant', %(tenant)s::text, true)", {"tenant": tenant}, nothing)
+
+
+def set_timeout(timeout: timedelta) -> Call[None]:
+    """For the rest of the transaction, the server ends a statement that takes longer."""
+    milliseconds = max(int(timeout.total_seconds() * 1000), 1)
+    return Call(
+        "select set_config('statement_timeout', %(timeout)s::text, true)",
+        {"timeout": str(milliseconds)},
+        nothing,
+    )

@@ -16,8 +16,10 @@ import typer
 from typer.main import get_command
 
 from onceward.cli import (
+    alert,
     audit,
     bench,
+    channel,
     db,
     dead_letter,
     delivery,
@@ -26,9 +28,12 @@ from onceward.cli import (
     event,
     job,
     lane,
+    legal_hold,
     limit,
     metrics,
+    monitor,
     output,
+    retention,
     schedule,
     step,
     worker,
@@ -48,7 +53,8 @@ class Root(Group):
 
     order: ClassVar[tuple[str, ...]] = (
         "db", "doctor", "worker", "workers", "metrics", "job", "step", "workflow", "event", "lane", "limit", "schedule", "run",
-        "dead-letter", "delivery", "audit", "demo", "bench",
+        "dead-letter", "delivery", "monitor", "alert", "channel", "audit", "retention", "legal-hold",
+        "demo", "bench",
     )  # fmt: skip
 
     def list_commands(self, ctx: Any) -> list[str]:
@@ -80,6 +86,11 @@ app.add_typer(run_noun.app, name="run", rich_help_panel=LOOK)
 app.add_typer(dead_letter.app, name="dead-letter", rich_help_panel=LOOK)
 app.add_typer(delivery.app, name="delivery", rich_help_panel=LOOK)
 app.add_typer(audit.app, name="audit", rich_help_panel=LOOK)
+app.add_typer(monitor.app, name="monitor", rich_help_panel=LOOK)
+app.add_typer(alert.app, name="alert", rich_help_panel=LOOK)
+app.add_typer(channel.app, name="channel", rich_help_panel=LOOK)
+app.add_typer(retention.app, name="retention", rich_help_panel=LOOK)
+app.add_typer(legal_hold.app, name="legal-hold", rich_help_panel=LOOK)
 app.command("demo", cls=Command, rich_help_panel=TRY)(demo.demo)
 app.command("bench", cls=Command, rich_help_panel=TRY)(bench.bench)
 

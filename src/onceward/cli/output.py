@@ -48,6 +48,14 @@ STATE_STYLES = {
     "ok": "green",
     "warn": "bold yellow",
     "fail": "bold red",
+    "firing": "bold red",
+    "error": "bold red",
+    "disabled": "dim",
+    "critical": "bold red",
+    "warning": "bold yellow",
+    "info": "cyan",
+    "acknowledged": "yellow",
+    "closed": "dim",
 }
 # The year that the database writes for a moment that does not come.
 NEVER = 9999

@@ -112,13 +112,21 @@ def workflow_id(value: str) -> UUID:
     return _id("workflow", value)
 
 
-def _id(noun: str, value: str) -> UUID:
+def alert_id(value: str) -> UUID:
+    return _id("alert", value)
+
+
+def silence_id(value: str) -> UUID:
+    return _id("silence", value, listed_by="alert silences")
+
+
+def _id(noun: str, value: str, *, listed_by: str | None = None) -> UUID:
     try:
         return UUID(value)
     except ValueError:
         raise UsageProblem(
             f"{noun} id must be a UUID, got {quoted(value)}",
-            hint=f'Ids are listed by "onceward {noun} list".',
+            hint=f'Ids are listed by "onceward {listed_by or f"{noun} list"}".',
         ) from None
 
 

@@ -75,6 +75,23 @@ grant execute on function onceward.audit_page, onceward.seal_page, onceward.audi
    to onceward_operator, onceward_auditor;
 grant execute on function onceward.audit_lane, onceward.drop_audit to onceward_operator;
 
+grant select on onceward.monitors, onceward.thresholds, onceward.monitor_runs, onceward.alerts, onceward.silences,
+                onceward.channels, onceward.retention, onceward.removals, onceward.legal_holds,
+                onceward.monitor_private, onceward.threshold_private, onceward.monitor_run_private, onceward.alert_private,
+                onceward.silence_private, onceward.channel_private, onceward.retention_private, onceward.removal_private,
+                onceward.legal_hold_private
+   to onceward_producer, onceward_worker, onceward_operator, onceward_auditor;
+grant execute on function onceward.check_monitors, onceward.retain_due to onceward_worker, onceward_operator;
+grant execute on function
+  onceward.begin_checks, onceward.run_check, onceward.finish_check, onceward.fail_check, onceward.declare_monitors
+   to onceward_worker;
+grant execute on function
+  onceward.run_monitor, onceward.set_monitor, onceward.enable_monitor, onceward.disable_monitor, onceward.drop_monitor,
+  onceward.ack_alert, onceward.close_alert, onceward.silence_alerts, onceward.end_silence,
+  onceward.add_channel, onceward.drop_channel, onceward.test_channel,
+  onceward.set_retention, onceward.retain, onceward.hold_tenant, onceward.release_tenant
+   to onceward_operator;
+
 -- Row-level security.  The owner's policy lets the engine's own functions work; everybody else sees their tenant.
 do $$
 declare
@@ -121,7 +138,7 @@ begin
 
   foreach v_table in array array['job_private', 'archive_private', 'attempt_private', 'payload_edit_private', 'step_private',
                                  'event_private', 'delivery_private', 'schedule_private', 'tick_private', 'run_private',
-                                 'share_private'] loop
+                                 'share_private', 'alert_private', 'silence_private', 'channel_private', 'legal_hold_private'] loop
     execute format('drop policy if exists own_tenant on onceward.%I', v_table);
     execute format('create policy own_tenant on onceward.%I for select '
                    'to onceward_producer, onceward_worker, onceward_operator, onceward_auditor '
@@ -130,10 +147,15 @@ begin
 
   -- These belong to no tenant: names of lanes and tasks, processes, what is installed.
   foreach v_table in array array['lane_private', 'task_private', 'worker_private', 'migration_private', 'code_private',
-                                 'limit_private'] loop
+                                 'limit_private', 'monitor_private', 'threshold_private', 'retention_private', 'removal_private'] loop
     execute format('drop policy if exists everyone_reads on onceward.%I', v_table);
     execute format('create policy everyone_reads on onceward.%I for select '
                    'to onceward_producer, onceward_worker, onceward_operator, onceward_auditor using (true)', v_table);
   end loop;
+
+  -- A run of a monitor finds things about any tenant.
+  drop policy if exists all_tenants on onceward.monitor_run_private;
+  create policy all_tenants on onceward.monitor_run_private for select
+     to onceward_worker, onceward_operator, onceward_auditor using ((select onceward.sees_all_tenants()));
 end;
 $$;

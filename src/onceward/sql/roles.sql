@@ -36,6 +36,18 @@ begin
       using errcode = 'insufficient_privilege';
   end if;
 
+  -- The monitor of pinned xmin has to see the transactions of other roles.
+  if not pg_catalog.pg_has_role('onceward_owner', 'pg_read_all_stats', 'usage') then
+    begin
+      grant pg_read_all_stats to onceward_owner;
+    exception
+      when insufficient_privilege then
+        raise notice 'could not grant pg_read_all_stats to onceward_owner: the monitor of pinned xmin will not see who it is';
+      -- Two installers at once: the first one wins.
+      when duplicate_object or unique_violation or internal_error then null;
+    end;
+  end if;
+
   -- Supabase: its backend role does everything but own the schema.
   if exists (select from pg_catalog.pg_roles where rolname = 'service_role') then
     begin

@@ -1,4 +1,5 @@
-"""What keeps the lanes moving: promote due jobs, rescue those of dead workers, fire schedules, seal the audit log, tidy up.
+"""What keeps the lanes moving: promote due jobs, rescue those of dead workers, fire schedules, seal the audit log,
+begin checks, tidy up.
 
 Done by every worker.
 """
@@ -12,6 +13,7 @@ from datetime import timedelta
 
 from onceward import calls, logs
 from onceward.worker.link import Link
+from onceward.worker.watch import AT_ONCE, Watch
 
 log = logs.get("onceward.worker")
 EVERY = 1.0
@@ -20,14 +22,17 @@ TIDY_EVERY = 60.0
 # Of the fleet: a worker that comes sooner finds that another one has sealed.
 SEAL_EVERY = 10.0
 PARTITIONS_EVERY = 6 * 3600.0
+RETENTION_EVERY = 60.0
 SHORTEST = 0.01
 
 
 class Maintenance:
-    """One pass: promote, rescue, tick; now and then the thorough look, tidying and partitions."""
+    """One pass: promote, rescue, tick, begin checks; now and then the thorough look, tidying, partitions and retention."""
 
-    def __init__(self, wake: Callable[[], None]) -> None:
+    def __init__(self, wake: Callable[[], None], watch: Watch | None = None) -> None:
         self._wake = wake
+        # None: somebody else looks after monitors and retention.
+        self._watch = watch
         self.next_at = 0.0
         self.is_quiet = False
         self._busy = False
@@ -38,6 +43,8 @@ class Maintenance:
         self._next_tidy = time.monotonic() + TIDY_EVERY * random.random()  # noqa: S311 - spread, not secrecy
         self._next_seal = time.monotonic() + SEAL_EVERY * random.random()  # noqa: S311 - spread, not secrecy
         self._next_partitions = 0.0
+        self._next_watch = 0.0
+        self._next_retention = time.monotonic() + RETENTION_EVERY * random.random()  # noqa: S311 - spread, not secrecy
 
     def is_due(self, now: float) -> bool:
         return not self._busy and now >= self.next_at
@@ -69,6 +76,8 @@ class Maintenance:
             if now >= self._next_tidy:
                 self._next_tidy = now + TIDY_EVERY
                 await link.run(calls.tidy())
+            if self._watch is not None:
+                await self._begin_checks(link, self._watch, now)
         finally:
             self._busy = False
 
@@ -110,6 +119,17 @@ class Maintenance:
             # A backlog, as after an import: the rest is sealed in pieces, between other things.
             await link.run(calls.seal())
             self._next_seal = 0.0
+
+    async def _begin_checks(self, link: Link, watch: Watch, now: float) -> None:
+        """Only begun here, which takes a look at what is due; executed elsewhere, however long that takes."""
+        if now >= self._next_watch and watch.is_free:
+            self._next_watch = now + EVERY * random.uniform(0.5, 1.0)  # noqa: S311 - spread, not secrecy
+            begun = await link.run(calls.begin_checks(watch.known, limit=AT_ONCE))
+            watch.start(begun)
+        if now >= self._next_retention:
+            self._next_retention = now + RETENTION_EVERY
+            if await link.run(calls.retention_is_due()):
+                watch.start_retention()
 
     async def _rescue(self, link: Link, now: float) -> None:
         self._next_rescue = now + EVERY * random.uniform(0.5, 1.0)  # noqa: S311 - spread, not secrecy

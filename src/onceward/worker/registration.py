@@ -56,6 +56,7 @@ class Registration:
             if changed:
                 log.info("limits_declared", changed=changed)
         await self._declare_schedules(is_stopping)
+        await self._declare_monitors(is_stopping)
         call = calls.register_worker(
             name=self._name,
             lanes=self._lanes,
@@ -93,6 +94,15 @@ class Registration:
         for name, outcome in outcomes.items():
             if outcome != "unchanged":
                 log.info("schedule_declared", schedule=name, outcome=outcome)
+
+    async def _declare_monitors(self, is_stopping: Callable[[], bool]) -> None:
+        if not self._app.monitors:
+            return
+        text = json.dumps([monitor.to_json() for monitor in self._app.monitors.values()])
+        outcomes = await self._insist(calls.declare_monitors(self._app.name, text), is_stopping)
+        for name, outcome in outcomes.items():
+            if outcome != "unchanged":
+                log.info("monitor_declared", monitor=name, outcome=outcome)
 
     async def retire(self, worker_id: UUID, *, executed: int) -> None:
         give_up = asyncio.get_running_loop().call_later(LAST_WORDS, self._link.cut_off)

@@ -34,6 +34,7 @@ from onceward.worker.running import Runner
 from onceward.worker.settings import GRACE, LEASE, POLL
 from onceward.worker.signals import Signal
 from onceward.worker.tally import Tally
+from onceward.worker.watch import Watch
 
 if TYPE_CHECKING:
     from onceward.app import Onceward
@@ -100,7 +101,8 @@ class Worker:
         self._patience = lease.total_seconds() / 2
         self._grace = grace
         self._claims = Claims(self._lanes, concurrency, poll.total_seconds())
-        self._maintenance = Maintenance(self.wake)
+        self._watch = Watch(app, self._dsn)
+        self._maintenance = Maintenance(self.wake, self._watch)
         self._links = [Link(self._dsn, f"onceward worker {i}") for i in (2, 1)]
         self._free = list(self._links)
         self._registration = Registration(app, self._links[-1], name=self.name, lanes=list(self._lanes))
@@ -145,6 +147,8 @@ class Worker:
     async def drain(self) -> int:
         """Run everything that is ready or due, until nothing is left.  Returns how many jobs were run."""
         self._until_idle = True
+        # Not of work: who drains the lanes wants nothing else to happen.
+        self._maintenance = Maintenance(self.wake)
         await self.run()
         return self.executed
 
@@ -223,6 +227,7 @@ class Worker:
     async def _leave(self) -> None:
         if self._heart is not None:
             self._heart.stop()
+        await self._watch.stop()
         await self.runner.stop()
         await self._end_tasks()
         if self.id is not None and self._lost is None:

@@ -29,8 +29,9 @@ begin
   select d.delivery_id, d.created into delivery_id, created
     from onceward.enter_delivery(p_kind, p_key, p_content, p_tenant, p_run_at, p_expires_at, p_priority, p_retry,
                                  p_max_attempts, p_alerts_to, false, p_headers) as d;
+  -- The key outlives the ledger.
   state := case when created then 'pending'
-                else (select d.state from onceward.delivery_private as d where d.id = delivery_id) end;
+                else coalesce((select d.state from onceward.delivery_private as d where d.id = delivery_id), 'removed') end;
   return next;
 end;
 $$;

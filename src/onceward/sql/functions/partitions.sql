@@ -59,20 +59,20 @@ as $$
 declare
   v_count integer := 0;
   v_part  integer;
+  v_rule  record;
   v_jobs  uuid[];
   v_after uuid[];
 begin
   perform onceward.check_limit(p_limit);
-  with old as materialized (
-    select e.tenant, e.task, e.key from onceward.key_private as e
-     where e.expires_at <= onceward.now()
-     order by e.expires_at limit p_limit for update skip locked
-  )
-  delete from onceward.key_private as k
-   using old
-   where k.tenant = old.tenant and k.task = old.task and k.key = old.key;
-  get diagnostics v_part = row_count;
-  v_count := v_count + v_part;
+  -- What has a time of its own; everything else goes by the hour, with onceward.retain_due.
+  for v_rule in
+    select k.*, onceward.now() - r.keep as before
+      from onceward.retention_kinds() as k join onceward.retention_private as r on r.kind = k.kind
+     where k.kind in ('keys', 'events') and r.keep is not null
+  loop
+    v_count := v_count + onceward.remove_rows(
+      v_rule.rows_of || '_private', v_rule.may_go, v_rule.in_order_of, v_rule.before, onceward.held_tenants(), p_limit, false)::integer;
+  end loop;
 
   with free as materialized (
      select f.tenant, f.concurrency_key from onceward.concurrency_private as f
@@ -92,29 +92,6 @@ begin
   get diagnostics v_part = row_count;
   v_count := v_count + v_part;
 
-  with gone as materialized (
-    select d.id from onceward.worker_private as d
-     where d.retired_at < onceward.now() - interval '7 days'
-       and not exists (select from onceward.job_private as j where j.state = 'running' and j.worker_id = d.id)
-     order by d.id limit p_limit for update skip locked
-  )
-  delete from onceward.worker_private as w
-   using gone
-   where w.id = gone.id;
-  get diagnostics v_part = row_count;
-  v_count := v_count + v_part;
-
-  with old as materialized (
-    select e.tenant, e.name from onceward.event_private as e
-     where e.expires_at <= onceward.now()
-     order by e.expires_at limit p_limit for update skip locked
-  )
-  delete from onceward.event_private as e
-   using old
-   where e.tenant = old.tenant and e.name = old.name;
-  get diagnostics v_part = row_count;
-  v_count := v_count + v_part;
-
   -- Edges of jobs that were cancelled or requeued while they waited.  Looked at again once they are locked: one of those
   -- jobs may have begun to wait anew.
   with idle as materialized (
@@ -131,29 +108,6 @@ begin
   v_count := v_count + v_part;
 
   with old as materialized (
-    select t.schedule_id, t.slot from onceward.tick_private as t
-     where t.ticked_at < onceward.now() - interval '30 days'
-     order by t.ticked_at limit p_limit for update skip locked
-  )
-  delete from onceward.tick_private as t
-   using old
-   where t.schedule_id = old.schedule_id and t.slot = old.slot;
-  get diagnostics v_part = row_count;
-  v_count := v_count + v_part;
-
-  with old as materialized (
-    select r.tenant, r.key from onceward.run_private as r
-     where r.since < onceward.now() - interval '30 days'
-       and coalesce(r.finished_at, r.expires_at) < onceward.now() - interval '30 days'
-     order by r.since limit p_limit for update skip locked
-  )
-  delete from onceward.run_private as r
-   using old
-   where r.tenant = old.tenant and r.key = old.key;
-  get diagnostics v_part = row_count;
-  v_count := v_count + v_part;
-
-  with old as materialized (
     select h.limit_name, h.key, h.holder from onceward.hold_private as h
      where h.expires_at < onceward.now()
      order by h.expires_at limit p_limit for update skip locked
@@ -166,4 +120,4 @@ begin
 end;
 $$;
 comment on function onceward.tidy(integer) is
-  'Removes keys and events past their time, concurrency keys and dependencies without jobs, workers that ended a week ago, holds of limits past their lease, and ticks and runs that are 30 days old.  Returns how many rows.';
+  'Removes keys and events past their time, concurrency keys and dependencies without jobs, and holds of limits past their lease.  Returns how many rows.';

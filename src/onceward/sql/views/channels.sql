@@ -1,0 +1,5 @@
+-- Whom alerts are told, without addresses.
+create or replace view onceward.channels with (security_invoker = true) as
+select c.name, c.kind, c.tenant, c.severity, c.created_at, c.created_by
+  from onceward.channel_private as c;
+comment on view onceward.channels is 'Channels that alerts are told through, without their addresses.';
