@@ -32,6 +32,7 @@ from onceward.model import (
     StepInfo,
     WorkflowInfo,
     WorkflowJob,
+    WorkflowRef,
 )
 from onceward.pools import AsyncConnection, SyncConnection, async_pool, open_pool
 from onceward.requests import (
@@ -145,9 +146,19 @@ class Client(Requests):
         self._declare(connection)
         return self.run(call, connection=connection)
 
-    def enqueue_workflow(self, workflow: Workflow, *, connection: Any = None) -> dict[str, UUID]:
-        """All jobs of the workflow, or none; returns their ids by name."""
-        call = self._enqueue_workflow(workflow)
+    def enqueue_workflow(
+        self,
+        workflow: Workflow,
+        *,
+        key: str | None = None,
+        key_window: str | timedelta | None = None,
+        connection: Any = None,
+    ) -> WorkflowRef:
+        """All jobs of the workflow, or none; returns their ids by name, with the workflow's own as `id`.
+
+        The same `key` within `key_window` ("forever", or a duration) gives the same workflow, and `created` is False.
+        """
+        call = self._enqueue_workflow(workflow, key, key_window)
         self._declare(connection)
         return self.run(call, connection=connection)
 
@@ -340,9 +351,19 @@ class AsyncClient(Requests):
         await self._declare(connection)
         return await self.run(call, connection=connection)
 
-    async def enqueue_workflow(self, workflow: Workflow, *, connection: Any = None) -> dict[str, UUID]:
-        """All jobs of the workflow, or none; returns their ids by name."""
-        call = self._enqueue_workflow(workflow)
+    async def enqueue_workflow(
+        self,
+        workflow: Workflow,
+        *,
+        key: str | None = None,
+        key_window: str | timedelta | None = None,
+        connection: Any = None,
+    ) -> WorkflowRef:
+        """All jobs of the workflow, or none; returns their ids by name, with the workflow's own as `id`.
+
+        The same `key` within `key_window` ("forever", or a duration) gives the same workflow, and `created` is False.
+        """
+        call = self._enqueue_workflow(workflow, key, key_window)
         await self._declare(connection)
         return await self.run(call, connection=connection)
 

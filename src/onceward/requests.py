@@ -13,7 +13,7 @@ from onceward import calls, jsonsafe
 from onceward.calls import Call
 from onceward.dsn import resolve_dsn
 from onceward.errors import InvalidArgument, InvalidPayload, JobFailed, UnknownJob, WaitTimeout, shown
-from onceward.model import FINISHED, JobRef, Json, Options, Retry
+from onceward.model import FINISHED, JobRef, Json, Options, Retry, WorkflowRef
 from onceward.registry import Task, with_options
 from onceward.workflow import Node, Workflow
 
@@ -149,9 +149,19 @@ class Requests:
             name, text, None if keys is None else list(keys), self._options(known, given)
         )
 
-    def _enqueue_workflow(self, workflow: Workflow) -> Call[dict[str, UUID]]:
-        tenant = None if self._tenant == "*" else self._tenant
-        return calls.enqueue_workflow([self._node(node) for node in workflow.nodes], tenant=tenant)
+    def _enqueue_workflow(
+        self, workflow: Workflow, key: str | None, key_window: str | timedelta | None
+    ) -> Call[WorkflowRef]:
+        if key is None and key_window is not None:
+            raise InvalidArgument(
+                f"key_window goes with a key, got {key_window!r} alone", hint="Give the key, or leave it out."
+            )
+        return calls.enqueue_workflow(
+            [self._node(node) for node in workflow.nodes],
+            tenant=None if self._tenant == "*" else self._tenant,
+            key=key,
+            key_window=_window(key_window) if isinstance(key_window, timedelta) else key_window,
+        )
 
     def _node(self, node: Node) -> dict[str, Any]:
         name, known = self._task(node.task)
@@ -231,10 +241,14 @@ class Requests:
                 hint="Give the key whose jobs share the limit, or leave the limit out.",
             )
         if isinstance(options.get("key_window"), timedelta):
-            options["key_window"] = f"{options['key_window'].total_seconds()} seconds"
+            options["key_window"] = _window(options["key_window"])
         if options.get("tenant") is None and self._tenant != "*":
             options["tenant"] = self._tenant
         return with_options(known.options if known else Options(), **options)
+
+
+def _window(window: timedelta) -> str:
+    return f"{window.total_seconds()} seconds"
 
 
 def job_id_of(job: AnyJob) -> UUID:
