@@ -122,6 +122,10 @@ class DatabaseServer:
         command = sql.SQL("create database {} template {}").format(
             sql.Identifier(name), sql.Identifier(template)
         )
+        if self.embedded is not None:
+            # Files instead of log: half the work where nothing is written to a disk.  It needs checkpoints, with which a
+            # server that others use would better not be bothered.
+            command += sql.SQL(" strategy file_copy")
         if owner is not None:
             command += sql.SQL(" owner {}").format(sql.Identifier(owner))
         self._administer(command)

@@ -41,8 +41,9 @@ begin
   end if;
   select u.id into v_missing
     from unnest(p_after) as u (id)
-   where not exists (select from onceward.job_private as j where j.id = u.id and j.tenant = p_tenant)
-     and not exists (select from onceward.archive_private as a where a.id = u.id and a.tenant = p_tenant)
+   -- Not as joins: the archive, which has many partitions, is asked only for those that do not live.
+   where (select true from onceward.job_private as j where j.id = u.id and j.tenant = p_tenant) is null
+     and (select true from onceward.archive_private as a where a.id = u.id and a.tenant = p_tenant) is null
    limit 1;
   if found then
     perform onceward.no_such_job(v_missing);
@@ -277,14 +278,18 @@ begin
     select j.id, j.state from onceward.job_private as j
      where j.id = any (array(select distinct e.after_id from edge as e))
        for key share skip locked
+  ), sided as materialized (
+    -- Side by side in one sorted list: a join of the two could be a loop in a loop, whatever the planner thinks of them.
+    select u.place, u.after_id, max(u.state) over (partition by u.after_id) as live
+      from (select e.place, e.after_id, null::text as state from edge as e
+            union all
+            select null::tid, l.id, l.state from live as l) as u
   ), found as materialized (
-    select e.place, m.states ->> e.after_id::text as live,
-           case when not m.states ? e.after_id::text
-                then (select true from onceward.job_private as j where j.id = e.after_id) end as is_locked,
-           case when not m.states ? e.after_id::text
-                then (select a.state from onceward.archive_private as a where a.id = e.after_id) end as ended
-      from edge as e
-     cross join (select coalesce(jsonb_object_agg(l.id, l.state), '{}') as states from live as l) as m
+    select s.place, s.live,
+           case when s.live is null then (select true from onceward.job_private as j where j.id = s.after_id) end as is_locked,
+           case when s.live is null then (select a.state from onceward.archive_private as a where a.id = s.after_id) end as ended
+      from sided as s
+     where s.place is not null
   ), told as (
     update onceward.dependency_private as d
        set verified = true,
@@ -341,8 +346,8 @@ begin
        where w.id in (select u.id from dependent as u)
     )
     select w.id into v_victim
-      from awaited as w join dependent as u on u.id = w.id join onceward.job_private as j on j.id = w.id
-     where coalesce(j.awaits, '') = 'join'
+      from awaited as w join onceward.job_private as j on j.id = w.id
+     where w.id in (select u.id from dependent as u) and coalesce(j.awaits, '') = 'join'
      order by w.id desc limit 1;
     continue when v_victim is null;
     select j.id into v_locked from onceward.job_private as j
