@@ -17,6 +17,7 @@ ROWS = ("written",)
 HEARD = ("first", "last")
 CHILDREN = 2
 NAP = timedelta(milliseconds=5)
+LATE = timedelta(seconds=1.5)
 
 
 def event_of(token: str) -> str:
@@ -67,9 +68,11 @@ async def child(token: str, job: Job) -> int:
 
 
 @app.task(name="starter")
-async def starter(token: str, event: str, job: Job) -> None:
-    """Emits the event that a chain waits for, together with a row."""
+async def starter(token: str, event: str, job: Job, late: bool = False) -> None:
+    """Emits the event that a chain waits for, together with a row; late: when the chain already waits."""
     with attempt(job, token):
+        if late:
+            await job.sleep(LATE, "nap")
         async with job.transaction("written") as connection:
             await connection.execute(ROW, [token, "written"])
             await connection.execute("select onceward.emit_event(%s)", [event])

@@ -107,6 +107,7 @@ class Point:
 
     def end(self) -> None:
         self._arena.until_exited(self._life, 60)
+        self._sink.close()
         self._proxy.close()
         self.calls += self._proxy.calls
         self.heard += self._sink.heard

@@ -68,7 +68,9 @@ def _jobs(lane: str) -> dict[str, tuple[str, dict[str, Any]]]:
     for task in CHAINS:
         token = f"{lane}-{task}"
         jobs[token] = (task, {"token": token})
-        jobs[f"{token}-starter"] = ("starter", {"token": f"{token}-starter", "event": event_of(token)})
+        # One event is there before it is wanted, the other one is waited for.
+        starter = {"token": f"{token}-starter", "event": event_of(token), "late": task == "chain"}
+        jobs[f"{token}-starter"] = ("starter", starter)
     return jobs
 
 

@@ -13,7 +13,7 @@ from tests.crash.proxy import Proxy
 
 
 class Sink:
-    """Lives as long as its proxy."""
+    """Runs in the loop of its proxy."""
 
     def __init__(self, proxy: Proxy) -> None:
         self._proxy = proxy
@@ -24,6 +24,13 @@ class Sink:
     async def _start(self) -> int:
         self._server = await asyncio.start_server(self._listen, "127.0.0.1", 0)
         return int(self._server.sockets[0].getsockname()[1])
+
+    def close(self) -> None:
+        """Before its proxy."""
+        self._proxy.ask(self._stop())
+
+    async def _stop(self) -> None:
+        self._server.close()
 
     async def _listen(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         with contextlib.suppress(OSError):

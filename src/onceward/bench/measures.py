@@ -261,6 +261,29 @@ def replace_producer(stage: Stage, system: System) -> Stage:
     return stage
 
 
+def steps(bench: Bench, name: str) -> Figures:
+    """Jobs of five steps, beside as many without: the rate, and what each job sends to the server."""
+    total = bench.sizes.steps_jobs
+    plain, plain_calls = _drain_counted(bench, name, total, task="count")
+    stepped, stepped_calls = _drain_counted(bench, name, total, task="stepped")
+    return {
+        "steps_without": plain,
+        "steps_with": stepped,
+        "steps_statements": (stepped_calls - plain_calls) / total,
+    }
+
+
+def _drain_counted(bench: Bench, name: str, total: int, *, task: str) -> tuple[float, int]:
+    """The rate, and how many statements the workers have sent."""
+    with Stage.opened(bench.place, bench.system(name, task=task)) as stage:
+        stage.fill(total, chunk=bench.sizes.chunk)
+        stage.settle()
+        before = stage.transactions()
+        rate = drain(stage, total, bench).rate
+        stage.stop()
+        return rate, stage.transactions() - before
+
+
 def log(bench: Bench, name: str) -> Figures:
     """Write-ahead log per job with payloads of about 100 bytes: enqueued, worked off, together."""
     total = bench.sizes.log_jobs
@@ -299,6 +322,7 @@ GROUPS = (
     Group("growth", ("raw_1000", "pgqueuer", "onceward"), growth),
     Group("horizon", ("raw_200", "raw_1000", "pgqueuer", "onceward"), horizon),
     Group("keys", ("onceward",), keys),
+    Group("steps", ("onceward",), steps),
     Group("log", ("raw_200", "pgqueuer", "onceward"), log),
     Group("import", ("onceward",), imports),
 )

@@ -31,6 +31,7 @@ class Sizes:
     horizon_jobs: int
     keys_jobs: int
     keys: int
+    steps_jobs: int
     log_jobs: int
     imports: int
     # Longest time for one drain; then the rate is that of what was handled.
@@ -62,6 +63,7 @@ FULL = Sizes(
     horizon_jobs=200_000,
     keys_jobs=100_000,
     keys=1000,
+    steps_jobs=20_000,
     log_jobs=50_000,
     imports=7,
     cap_seconds=60.0,
@@ -88,6 +90,7 @@ QUICK = Sizes(
     horizon_jobs=40_000,
     keys_jobs=10_000,
     keys=100,
+    steps_jobs=4_000,
     log_jobs=10_000,
     imports=3,
     cap_seconds=20.0,
@@ -114,6 +117,7 @@ TINY = Sizes(
     horizon_jobs=300,
     keys_jobs=200,
     keys=10,
+    steps_jobs=100,
     log_jobs=200,
     imports=1,
     cap_seconds=20.0,

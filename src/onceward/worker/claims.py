@@ -75,6 +75,10 @@ class Claims:
         short = not self.hungry and since >= self._sweep_took * SWEEP_SHARE
         return None if due or short or not self._floors else self._floors
 
+    def look_back(self) -> None:
+        """Jobs have returned to a place below the floors: look from the beginning with the next claim, if that is cheap."""
+        self._swept_at = min(self._swept_at, time.monotonic() - SWEEP_SECONDS)
+
     def learned(self, rows: Sequence[Sequence[Any]], *, asked: int, swept: bool, took: float) -> int:
         """Note what a claim brought.  Returns how many jobs it claimed."""
         now = time.monotonic()

@@ -21,7 +21,8 @@ from onceward.errors import CannotConnect, from_database, is_pooler_trouble
 
 T = TypeVar("T")
 # A call that takes longer is given up and repeated on a new connection; all worker calls are repeatable.
-DEADLINE = 15.0
+# So a half-open connection is replaced, and its call repeated, within a quarter of a minute.
+DEADLINE = 12.0
 FIRST_PAUSE, LAST_PAUSE = 0.05, 2.0
 
 

@@ -13,12 +13,17 @@ from onceward import AsyncClient, Client
 from onceward.registry import Task
 from onceward.requests import EnqueueOptions
 
-from .engine_tasks import app, count, count_filled, count_in_thread, hold, tallies
+from .engine_tasks import app, count, count_filled, count_in_thread, hold, stepped, tallies
 from .producer import Batch, Producer
 from .tally import Tally
 
 A_DAY = timedelta(days=1)
-TASKS: dict[str, Task[Any, Any]] = {"count": count, "count_in_thread": count_in_thread, "hold": hold}
+TASKS: dict[str, Task[Any, Any]] = {
+    "count": count,
+    "count_in_thread": count_in_thread,
+    "hold": hold,
+    "stepped": stepped,
+}
 
 
 def make_producer(client: str = "async", task: str = "count") -> Producer:

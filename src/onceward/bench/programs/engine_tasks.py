@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 
-from onceward import Onceward
+from onceward import Job, Onceward
 
 from .tally import Tally
 
+STEPS = 5
 app = Onceward()
 # Filled by the worker process before it starts; the producer imports this module, too.
 tallies: list[Tally] = []
@@ -26,6 +27,18 @@ async def count_filled(sent: int, filling: str) -> None:
 @app.task
 def count_in_thread(sent: int) -> None:
     tallies[0].hit_from_thread(sent)
+
+
+@app.task
+async def stepped(sent: int, job: Job) -> None:
+    """The same in five steps, each of which is kept."""
+    for number in range(STEPS):
+        await job.step(f"step {number}", _nothing)
+    tallies[0].hit(sent)
+
+
+def _nothing() -> None:
+    """What each step does."""
 
 
 @app.task
