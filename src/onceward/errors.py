@@ -266,7 +266,9 @@ def from_database(error: BaseException) -> OncewardError | None:
 def _is_psycopg(error: BaseException, *kinds: str) -> TypeGuard[psycopg.Error]:
     """Whether the driver has raised it.  Nobody can have, in a program that has not loaded the driver."""
     driver: Any = sys.modules.get("psycopg")
-    return driver is not None and isinstance(error, tuple(getattr(driver, kind) for kind in kinds or ("Error",)))
+    return driver is not None and isinstance(
+        error, tuple(getattr(driver, kind) for kind in kinds or ("Error",))
+    )
 
 
 def is_pooler_trouble(error: BaseException) -> bool:

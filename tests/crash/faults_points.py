@@ -67,9 +67,7 @@ class Point:
     def fill(self, client: Client, ledger: ClientLedger) -> None:
         for token, (task, payload) in self._cast.jobs(self.lane).items():
             op = ledger.invoke([token])
-            ref = client.enqueue(
-                task, payload, lane=self.lane, key=token, max_attempts=ATTEMPTS, retry=RETRY
-            )
+            ref = client.enqueue(task, payload, lane=self.lane, key=token, max_attempts=ATTEMPTS, retry=RETRY)
             ledger.ok(op, [(ref.id, ref.created)])
             # Whether these come to be is for the job to decide; if so, once each.
             if tokens := self._cast.offspring(token):
@@ -164,9 +162,7 @@ def exhaust(arena: Arena, cast: Cast, *, points: int, at_once: int) -> Exhaustio
         whole.fill(client, ledger)
         _work(arena, [whole], strike=False)
         every = _every(arena, whole.calls)
-        tried = [
-            Point(arena, number, cast, where) for number, where in enumerate(every[:points], start=1)
-        ]
+        tried = [Point(arena, number, cast, where) for number, where in enumerate(every[:points], start=1)]
         for point in tried:
             point.fill(client, ledger)
     for first in range(0, len(tried), at_once):

@@ -68,7 +68,9 @@ def test_jobs_that_wait_cost_no_statement(arena, proxy, worker):
         what="all of them wait",
     )
     # The look after the commit, at each that has begun to wait: once.
-    until(lambda: arena.value("select count(*) from onceward.recheck_private") == 0, what="nothing to look at")
+    until(
+        lambda: arena.value("select count(*) from onceward.recheck_private") == 0, what="nothing to look at"
+    )
     many = calls_of_rest()
 
     assert set(many) <= UPKEEP

@@ -227,7 +227,9 @@ def enqueue(
     ] = None,
     key_window: Annotated[
         str | None,
-        typer.Option(metavar="WINDOW", help="How long the key stays taken: forever (the default) or a duration."),
+        typer.Option(
+            metavar="WINDOW", help="How long the key stays taken: forever (the default) or a duration."
+        ),
     ] = None,
     as_json: AsJson = False,
 ) -> None:
@@ -245,9 +247,7 @@ def enqueue(
                 raise unknown_task(node["task"], known)
     texts = [{**node, "payload": _payload_text(node)} for node in nodes]
     window = None if key_window is None else values.key_window(key_window)
-    flow = session.run(
-        calls.enqueue_workflow(texts, tenant=_tenant(session), key=key, key_window=window)
-    )
+    flow = session.run(calls.enqueue_workflow(texts, tenant=_tenant(session), key=key, key_window=window))
     if as_json:
         output.print_json({"id": flow.id, "created": flow.created, "jobs": dict(flow)})
         return

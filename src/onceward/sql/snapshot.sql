@@ -1025,6 +1025,8 @@ create function onceward.begin_delivery(p_job_id uuid, p_epoch bigint, p_provide
   returns TABLE(kind text, key text, tenant text, content jsonb, tries integer, first_try_at timestamp with time zone, sending_at timestamp with time zone, unclear_since timestamp with time zone, unclear_provider text) language plpgsql volatile security definer set lock_timeout=2s set search_path=pg_catalog, pg_temp;
 create function onceward.begin_run(p_key text, p_holder text, p_lease interval DEFAULT '00:05:00'::interval, p_tenant text DEFAULT NULL::text, p_token uuid DEFAULT NULL::uuid)
   returns TABLE(acquired boolean, state text, epoch bigint, attempt integer, holder text, since timestamp with time zone, expires_at timestamp with time zone, finished_at timestamp with time zone, result jsonb, error text) language plpgsql volatile security definer set search_path=pg_catalog, pg_temp;
+create function onceward.call_back(p_worker_id uuid, p_lanes text[])
+  returns void language sql volatile set search_path=pg_catalog, pg_temp;
 create function onceward.caller()
   returns name language sql stable;
 create function onceward.cancel(p_job_id uuid, p_reason text DEFAULT NULL::text, p_epoch bigint DEFAULT NULL::bigint)
@@ -1039,6 +1041,8 @@ create function onceward.check_address(p_content jsonb, p_field text, p_required
   returns void language plpgsql immutable set search_path=pg_catalog, pg_temp;
 create function onceward.check_after(p_tenant text, p_after uuid[], p_policy text, p_workflow_id uuid)
   returns uuid language plpgsql stable set enable_hashjoin=off set enable_mergejoin=off set enable_seqscan=off set jit=off set search_path=pg_catalog, pg_temp;
+create function onceward.check_after_policy(p_policy text)
+  returns void language plpgsql immutable set search_path=pg_catalog, pg_temp;
 create function onceward.check_alerts_to(p_alerts_to jsonb)
   returns void language plpgsql immutable set search_path=pg_catalog, pg_temp;
 create function onceward.check_delivery(p_kind text, p_content jsonb)
@@ -1131,8 +1135,8 @@ create function onceward.enqueue(p_task text, p_payload jsonb DEFAULT '{}'::json
   returns TABLE(job_id uuid, created boolean, answer text, until timestamp with time zone, reason text) language plpgsql volatile security definer set search_path=pg_catalog, pg_temp;
 create function onceward.enqueue_many(p_task text, p_payloads jsonb[], p_keys text[] DEFAULT NULL::text[], p_lane text DEFAULT 'default'::text, p_priority integer DEFAULT 0, p_run_at timestamp with time zone DEFAULT NULL::timestamp with time zone, p_expires_at timestamp with time zone DEFAULT NULL::timestamp with time zone, p_timeout interval DEFAULT NULL::interval, p_key_window text DEFAULT 'live'::text, p_concurrency_key text DEFAULT NULL::text, p_concurrency_limit integer DEFAULT 1, p_max_attempts integer DEFAULT 8, p_retry jsonb DEFAULT NULL::jsonb, p_tenant text DEFAULT NULL::text, p_headers jsonb DEFAULT NULL::jsonb, p_after uuid[] DEFAULT NULL::uuid[], p_after_policy text DEFAULT 'fail'::text, p_workflow_id uuid DEFAULT NULL::uuid, p_parent_id uuid DEFAULT NULL::uuid)
   returns TABLE(job_id uuid, created boolean) language plpgsql volatile security definer set search_path=pg_catalog, pg_temp;
-create function onceward.enqueue_workflow(p_nodes jsonb, p_tenant text DEFAULT NULL::text)
-  returns TABLE(node text, job_id uuid) language plpgsql volatile security definer set search_path=pg_catalog, pg_temp;
+create function onceward.enqueue_workflow(p_nodes jsonb, p_tenant text DEFAULT NULL::text, p_key text DEFAULT NULL::text, p_key_window text DEFAULT 'forever'::text)
+  returns TABLE(node text, job_id uuid, workflow_id uuid, created boolean) language plpgsql volatile security definer set search_path=pg_catalog, pg_temp;
 create function onceward.ensure_partitions(p_days_ahead integer DEFAULT 14)
   returns integer language plpgsql volatile security definer set TimeZone=UTC set lock_timeout=2s set search_path=pg_catalog, pg_temp;
 create function onceward.enter_delivery(p_kind text, p_key text, p_content jsonb, p_tenant text, p_run_at timestamp with time zone, p_expires_at timestamp with time zone, p_priority integer, p_retry jsonb, p_max_attempts integer, p_alerts_to jsonb, p_is_alert boolean)
@@ -1217,6 +1221,8 @@ create function onceward.now()
   returns timestamp with time zone language sql stable;
 create function onceward.offset_change(p_zone text, p_before timestamp with time zone, p_after timestamp with time zone)
   returns timestamp with time zone language plpgsql stable set search_path=pg_catalog, pg_temp;
+create function onceward.open_circles(p_job_ids uuid[])
+  returns integer language plpgsql volatile set enable_hashjoin=off set enable_mergejoin=off set enable_seqscan=off set jit=off set search_path=pg_catalog, pg_temp;
 create function onceward.outcomes_of(p_job_id uuid, p_epoch bigint, p_job_ids uuid[])
   returns TABLE(job_id uuid, state text, result jsonb, error jsonb) language plpgsql volatile security definer set search_path=pg_catalog, pg_temp;
 create function onceward.pause_lane(p_name text, p_reason text DEFAULT NULL::text)
@@ -1385,9 +1391,9 @@ grant execute on function onceward.enqueue(text,jsonb,text,integer,timestamp wit
 grant execute on function onceward.enqueue_many(text,jsonb[],text[],text,integer,timestamp with time zone,timestamp with time zone,interval,text,text,integer,integer,jsonb,text,jsonb,uuid[],text,uuid,uuid) to onceward_operator;
 grant execute on function onceward.enqueue_many(text,jsonb[],text[],text,integer,timestamp with time zone,timestamp with time zone,interval,text,text,integer,integer,jsonb,text,jsonb,uuid[],text,uuid,uuid) to onceward_producer;
 grant execute on function onceward.enqueue_many(text,jsonb[],text[],text,integer,timestamp with time zone,timestamp with time zone,interval,text,text,integer,integer,jsonb,text,jsonb,uuid[],text,uuid,uuid) to onceward_worker;
-grant execute on function onceward.enqueue_workflow(jsonb,text) to onceward_operator;
-grant execute on function onceward.enqueue_workflow(jsonb,text) to onceward_producer;
-grant execute on function onceward.enqueue_workflow(jsonb,text) to onceward_worker;
+grant execute on function onceward.enqueue_workflow(jsonb,text,text,text) to onceward_operator;
+grant execute on function onceward.enqueue_workflow(jsonb,text,text,text) to onceward_producer;
+grant execute on function onceward.enqueue_workflow(jsonb,text,text,text) to onceward_worker;
 grant execute on function onceward.ensure_partitions(integer) to onceward_worker;
 grant execute on function onceward.exchange(uuid,uuid[],bigint[],jsonb[],text[],integer[],integer,jsonb,boolean) to onceward_worker;
 grant execute on function onceward.fail(uuid,bigint,text,text,text,text,boolean,interval) to onceward_worker;

@@ -280,7 +280,7 @@ begin
     perform onceward.admit(v_keys);
   end if;
   perform onceward.wake(v_lanes);
-  perform onceward.call_back(v_lanes);
+  perform onceward.call_back(p_worker_id, v_lanes);
   return v_count;
 end;
 $$;
