@@ -269,19 +269,20 @@ def steps(bench: Bench, name: str) -> Figures:
     return {
         "steps_without": plain,
         "steps_with": stepped,
-        "steps_statements": (stepped_calls - plain_calls) / total,
+        "steps_statements": stepped_calls - plain_calls,
     }
 
 
-def _drain_counted(bench: Bench, name: str, total: int, *, task: str) -> tuple[float, int]:
-    """The rate, and how many statements the workers have sent."""
+def _drain_counted(bench: Bench, name: str, total: int, *, task: str) -> tuple[float, float]:
+    """The rate, and how many statements the worker has sent for each job."""
     with Stage.opened(bench.place, bench.system(name, task=task)) as stage:
         stage.fill(total, chunk=bench.sizes.chunk)
         stage.settle()
         before = stage.transactions()
         rate = drain(stage, total, bench).rate
+        handled = stage.handled()
         stage.stop()
-        return rate, stage.transactions() - before
+        return rate, (stage.transactions() - before) / handled
 
 
 def log(bench: Bench, name: str) -> Figures:
