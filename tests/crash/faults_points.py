@@ -49,6 +49,8 @@ class Cast:
     jobs: Callable[[str], dict[str, tuple[str, dict[str, Any]]]]
     offspring: Callable[[str], list[str]] = field(default=lambda _: [])
     lanes: tuple[str, ...] = ()
+    # A process that gets no time for half of it abandons its handlers; those in threads end when they next ask for something.
+    lease: float = LEASE
 
 
 class Point:
@@ -88,7 +90,7 @@ class Point:
             dsn=self._proxy.dsn(self._arena.name),
             sink=self._sink.port,
             lanes=dict.fromkeys([self.lane, *self._cast.lanes]),
-            lease=LEASE,
+            lease=self._cast.lease,
             grace=5.0,
             poll=0.2,
         )

@@ -11,12 +11,13 @@ from typing import Any
 
 from tests.crash.arena import Arena
 from tests.crash.chains import CHILDREN, HEARD, ROWS, TABLES, children_of, event_of
-from tests.crash.faults_points import LEASE, Cast, Exhaustion, exhaust
+from tests.crash.faults_points import Cast, Exhaustion, exhaust
 from tests.crash.verdict import Verdict
 from tests.crash.waiting import until
 
 CHAINS = ("chain", "chain_sync")
 SCHEDULES = 3
+STEP_LEASE = 4.0
 DONE_IN = """
 select j.payload ->> 'token', s.name, s.epoch
   from onceward.step_private as s join onceward.jobs as j on j.id = s.job_id where s.state = 'done'
@@ -43,10 +44,11 @@ def step_points(arena: Arena, *, points: int, at_once: int) -> Verdict:
             "p_catch_up => 100000, p_overlap => 'allow')",
             f"second-{number}",
         )
-    found = exhaust(arena, Cast(_jobs, _offspring, ("default",)), points=points, at_once=at_once)
+    cast = Cast(_jobs, _offspring, ("default",), STEP_LEASE)
+    found = exhaust(arena, cast, points=points, at_once=at_once)
     # Whoever ticks holds a lock for as long: what was due before the pause is fired before it, or skipped.
     arena.execute("select onceward.pause_schedule(name) from onceward.schedules")
-    arena.spawn(lanes={"default": None}, lease=LEASE, poll=0.2)
+    arena.spawn(lanes={"default": None}, lease=STEP_LEASE, poll=0.2)
     until(
         lambda: arena.value("select count(*) from onceward.jobs where state <> 'done'") == 0,
         what="what the schedules have enqueued is done",

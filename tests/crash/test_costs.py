@@ -34,17 +34,26 @@ def worker(arena, proxy):
 
 def cost(arena, proxy, client, task):
     """What the worker sends for so many jobs of a task, apart from its upkeep."""
-    before = proxy.calls.copy()
+    before, again = proxy.calls.copy(), _repetitions(arena)
     done = arena.done()
     client.enqueue_many(task, [{"token": f"{task}-{n}"} for n in range(JOBS)])
     arena.until_done(done + JOBS)
-    return Counter({kind: count for kind, count in (proxy.calls - before).items() if kind not in UPKEEP})
+    sent = Counter({kind: count for kind, count in (proxy.calls - before).items() if kind not in UPKEEP})
+    # On a crowded machine, a call may find its row locked for too long.
+    return sent, _repetitions(arena) - again
+
+
+def _repetitions(arena):
+    return arena.output().count("call_put_off") + arena.output().count("connection_lost")
 
 
 def test_a_job_of_five_steps_costs_five_statements_more_than_one_without(arena, proxy, worker):
     with Client(arena.dsn) as client:
-        assert cost(arena, proxy, client, "work") == {}
-        assert cost(arena, proxy, client, "five") == {"finish_step": 5 * JOBS}
+        assert cost(arena, proxy, client, "work")[0] == {}
+        sent, repeated = cost(arena, proxy, client, "five")
+
+    assert set(sent) == {"finish_step"}
+    assert 5 * JOBS <= sent["finish_step"] <= 5 * JOBS + repeated, arena.output()
 
 
 def test_jobs_that_wait_cost_no_statement(arena, proxy, worker):
