@@ -15,6 +15,8 @@ pytestmark = [pytest.mark.crash, pytest.mark.slow]
 # What a worker does whatever its jobs are.
 UPKEEP = {"exchange", "promote", "heartbeat", "tick", "rescue", "ensure_partitions", "tidy", "adopt"}
 JOBS = 40
+# Each connection for work prepares a statement, once, which is a round trip of its own.
+LINKS = 2
 
 
 @pytest.fixture
@@ -53,7 +55,7 @@ def test_a_job_of_five_steps_costs_five_statements_more_than_one_without(arena, 
         sent, repeated = cost(arena, proxy, client, "five")
 
     assert set(sent) == {"finish_step"}
-    assert 5 * JOBS <= sent["finish_step"] <= 5 * JOBS + repeated, arena.output()
+    assert 5 * JOBS <= sent["finish_step"] <= 5 * JOBS + LINKS + repeated, arena.output()
 
 
 def test_jobs_that_wait_cost_no_statement(arena, proxy, worker):
