@@ -25,12 +25,12 @@ test: check ## Run every check, all tests, then the crash tests (about twenty mi
 	@ONCEWARD_TEST_PG15_BIN="$$(cat .venv/.postgres15)" \
 		$(ALONE) $(BIN)/pytest -n $(JOBS) --dist loadfile -m "not crash" $(ARGS)
 	@if [ -s .venv/.postgres15 ]; then \
-		echo "==> the SQL contract on PostgreSQL 15" && \
+		echo "==> the SQL contract and the SDK on PostgreSQL 15" && \
 		ONCEWARD_TEST_PG_BIN="$$(cat .venv/.postgres15)" \
-			$(ALONE) $(BIN)/pytest -n $(JOBS) --dist loadfile -m "not crash and not slow" tests/sql tests/migrations; \
+			$(ALONE) $(BIN)/pytest -n $(JOBS) --dist loadfile -m "not crash and not slow" tests/sql tests/migrations tests/sdk; \
 	fi
 	@echo "==> crash tests"
-	@$(ALONE) $(BIN)/pytest -m crash $(ARGS)
+	@$(ALONE) $(BIN)/pytest -n $(JOBS) --dist load -m crash $(ARGS)
 
 check: $(READY) ## Run linter, types, import contracts, the schema snapshot and every block of the docs
 	@echo "==> ruff"

@@ -15,6 +15,7 @@ SECTIONS = {
     "Growth": ("growth",),
     "An old snapshot": ("horizon",),
     "Concurrency keys": ("keys",),
+    "Steps": ("steps",),
     "Cost": ("log", "import"),
 }
 NOTES = {
@@ -27,6 +28,8 @@ NOTES = {
     "An old snapshot": "Another session holds a snapshot from before the first job, "
     "so that PostgreSQL cannot remove what dies meanwhile.",
     "Concurrency keys": "Every job is blocked at first, and each finish lets the next one of its key in.",
+    "Steps": "Each step is a statement and a commit of its own. "
+    "What sleeps, or waits for an event or for other jobs, sends none at all.",
     "Cost": "Write-ahead log is what replication and backups carry.",
 }
 MARKS = {True: "yes", False: "**no**", None: "not measured"}

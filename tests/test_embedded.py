@@ -14,6 +14,7 @@ import pytest
 
 from onceward.embedded import EmbeddedServer, default_data_dir
 from onceward.errors import OncewardError
+from onceward.testing.database import _folder
 
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("embedded")]
 
@@ -39,14 +40,14 @@ sys.stdin.read()
 @pytest.fixture
 def place():
     # Not tmp_path: its name alone fills half of what a socket's path may have.
-    with tempfile.TemporaryDirectory(prefix="onceward-test-") as name:
+    with tempfile.TemporaryDirectory(prefix="onceward-test-", dir=_folder()) as name:
         yield Path(name)
 
 
 @pytest.fixture(scope="module")
 def created():
     """A data directory to copy, because creating one takes more than a second."""
-    with tempfile.TemporaryDirectory(prefix="onceward-test-") as name:
+    with tempfile.TemporaryDirectory(prefix="onceward-test-", dir=_folder()) as name:
         server = EmbeddedServer.start(Path(name) / "pg")
         server.stop()
         yield server.data_dir

@@ -34,6 +34,7 @@ from onceward.model import (
     StepInfo,
     WorkflowInfo,
     WorkflowJob,
+    WorkflowRef,
 )
 from onceward.model_audit import AuditEntry, AuditFilter
 from onceward.pools import AsyncConnection, SyncConnection, async_pool, open_pool
@@ -152,10 +153,20 @@ class Client(Requests):
             self._declare(connection)
             return self.run(call, connection=connection)
 
-    def enqueue_workflow(self, workflow: Workflow, *, connection: Any = None) -> dict[str, UUID]:
-        """All jobs of the workflow, or none; returns their ids by name."""
+    def enqueue_workflow(
+        self,
+        workflow: Workflow,
+        *,
+        key: str | None = None,
+        key_window: str | timedelta | None = None,
+        connection: Any = None,
+    ) -> WorkflowRef:
+        """All jobs of the workflow, or none; returns their ids by name, with the workflow's own as `id`.
+
+        The same `key` within `key_window` ("forever", or a duration) gives the same workflow, and `created` is False.
+        """
         with self._traced("workflow", {}, count=len(workflow.nodes)) as traced:
-            call = self._enqueue_workflow(workflow, traced.get("headers"))
+            call = self._enqueue_workflow(workflow, key, key_window, traced.get("headers"))
             self._declare(connection)
             return self.run(call, connection=connection)
 
@@ -373,10 +384,20 @@ class AsyncClient(Requests):
             await self._declare(connection)
             return await self.run(call, connection=connection)
 
-    async def enqueue_workflow(self, workflow: Workflow, *, connection: Any = None) -> dict[str, UUID]:
-        """All jobs of the workflow, or none; returns their ids by name."""
+    async def enqueue_workflow(
+        self,
+        workflow: Workflow,
+        *,
+        key: str | None = None,
+        key_window: str | timedelta | None = None,
+        connection: Any = None,
+    ) -> WorkflowRef:
+        """All jobs of the workflow, or none; returns their ids by name, with the workflow's own as `id`.
+
+        The same `key` within `key_window` ("forever", or a duration) gives the same workflow, and `created` is False.
+        """
         with self._traced("workflow", {}, count=len(workflow.nodes)) as traced:
-            call = self._enqueue_workflow(workflow, traced.get("headers"))
+            call = self._enqueue_workflow(workflow, key, key_window, traced.get("headers"))
             await self._declare(connection)
             return await self.run(call, connection=connection)
 

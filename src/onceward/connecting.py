@@ -61,9 +61,19 @@ def connect_error(dsn: str, error: psycopg.OperationalError) -> CannotConnect:
     )
 
 
+def is_refusal(error: psycopg.OperationalError) -> bool:
+    """Whether the server answered and did not let us in: wrong user or password, or no rule for us."""
+    # libpq keeps no SQLSTATE of a failed start; a server that speaks another language is asked again and again.
+    return _refuses(str(error).lower())
+
+
+def _refuses(text: str) -> bool:
+    return "password" in text or "authentication" in text or 'role "' in text or "pg_hba" in text
+
+
 def _hint(reason: str) -> str:
     text = reason.lower()
-    if "password" in text or "authentication" in text or 'role "' in text or "pg_hba" in text:
+    if _refuses(text):
         return "Check user and password in the DSN (ONCEWARD_DSN, --dsn), PGPASSWORD or the file ~/.pgpass."
     if 'database "' in text and "does not exist" in text:
         return 'Create the database with "createdb", or name another one in the DSN (ONCEWARD_DSN, --dsn).'

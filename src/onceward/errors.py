@@ -44,10 +44,14 @@ OncewardError
 
 from __future__ import annotations
 
+import sys
 from datetime import timedelta
-from typing import ClassVar, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
-import psycopg
+if TYPE_CHECKING:
+    from typing import TypeGuard
+
+    import psycopg
 
 
 def shown(value: object, most: int = 60) -> str:
@@ -369,19 +373,27 @@ def from_database(error: BaseException) -> OncewardError | None:
     return None
 
 
+def _is_psycopg(error: BaseException, *kinds: str) -> TypeGuard[psycopg.Error]:
+    """Whether the driver has raised it.  Nobody can have, in a program that has not loaded the driver."""
+    driver: Any = sys.modules.get("psycopg")
+    return driver is not None and isinstance(
+        error, tuple(getattr(driver, kind) for kind in kinds or ("Error",))
+    )
+
+
 def is_pooler_trouble(error: BaseException) -> bool:
     """Whether a pooler has handed us a session that does not know our prepared statements.  Nothing was executed."""
-    return isinstance(error, psycopg.Error) and error.sqlstate in {"26000", "42P05"}
+    return _is_psycopg(error) and error.sqlstate in {"26000", "42P05"}
 
 
 def is_busy(error: BaseException) -> bool:
     """Whether somebody else has a row locked that the call needs.  Nothing was executed; later it may pass."""
-    return isinstance(error, psycopg.Error) and error.sqlstate == "55P03"
+    return _is_psycopg(error) and error.sqlstate == "55P03"
 
 
 def connection_lost(error: BaseException) -> ConnectionLost | None:
     """The error for a call whose connection broke, or None when that is not what happened."""
-    if isinstance(error, psycopg.Error):
+    if _is_psycopg(error):
         state = error.sqlstate
         if not is_connection_trouble(error) or (
             state is not None and state[:2] != "08" and state[:3] != "57P"
@@ -400,10 +412,10 @@ def is_connection_trouble(error: BaseException) -> bool:
     """Whether the same call may pass on a new connection."""
     if isinstance(error, (OSError, TimeoutError, CannotConnect, ConnectionLost)):
         return True
-    if not isinstance(error, psycopg.Error):
+    if not _is_psycopg(error):
         return False
     state = error.sqlstate
     if state is None:
-        return isinstance(error, (psycopg.OperationalError, psycopg.InterfaceError))
+        return _is_psycopg(error, "OperationalError", "InterfaceError")
     # 08 connection, 57P shutdown, 53 resources (disk full, too many connections), 40 deadlock or serialization, 25006 standby
     return state[:2] in {"08", "53", "40"} or state[:3] == "57P" or state in {"57014", "25006"}

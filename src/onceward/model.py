@@ -40,6 +40,17 @@ class JobRef(NamedTuple):
     reason: str | None = None
 
 
+class WorkflowRef(dict[str, UUID]):
+    """The answer of enqueue_workflow: the job of each node by its name, which workflow, and whether this call created it."""
+
+    __slots__ = ("created", "id")
+
+    def __init__(self, workflow_id: UUID, jobs: Mapping[str, UUID], *, created: bool = True) -> None:
+        super().__init__(jobs)
+        self.id = workflow_id
+        self.created = created
+
+
 @dataclass(frozen=True, slots=True)
 class Retry:
     """How failed attempts are repeated.  Stored with the job, so that every worker applies the same.

@@ -14,7 +14,7 @@ from onceward import calls, jsonsafe
 from onceward.calls import Call
 from onceward.dsn import resolve_dsn
 from onceward.errors import InvalidArgument, InvalidPayload, JobFailed, UnknownJob, WaitTimeout, shown
-from onceward.model import FINISHED, JobRef, Json, Options, Retry
+from onceward.model import FINISHED, JobRef, Json, Options, Retry, WorkflowRef
 from onceward.model_limits import Use, uses_json
 from onceward.registry import Task, check_limits, with_options
 from onceward.workflow import Node, Workflow
@@ -164,11 +164,22 @@ class Requests:
         return calls.enqueue_many(name, text, None if keys is None else list(keys), options, uses)
 
     def _enqueue_workflow(
-        self, workflow: Workflow, carried: Mapping[str, str] | None
-    ) -> Call[dict[str, UUID]]:
-        tenant = None if self._tenant == "*" else self._tenant
-        nodes = [self._node(node, carried or {}) for node in workflow.nodes]
-        return calls.enqueue_workflow(nodes, tenant=tenant)
+        self,
+        workflow: Workflow,
+        key: str | None,
+        key_window: str | timedelta | None,
+        carried: Mapping[str, str] | None,
+    ) -> Call[WorkflowRef]:
+        if key is None and key_window is not None:
+            raise InvalidArgument(
+                f"key_window goes with a key, got {key_window!r} alone", hint="Give the key, or leave it out."
+            )
+        return calls.enqueue_workflow(
+            [self._node(node, carried or {}) for node in workflow.nodes],
+            tenant=None if self._tenant == "*" else self._tenant,
+            key=key,
+            key_window=_window(key_window) if isinstance(key_window, timedelta) else key_window,
+        )
 
     def _node(self, node: Node, carried: Mapping[str, str]) -> dict[str, Any]:
         name, known = self._task(node.task)
@@ -254,7 +265,7 @@ class Requests:
                 hint="Give the key whose jobs share the limit, or leave the limit out.",
             )
         if isinstance(options.get("key_window"), timedelta):
-            options["key_window"] = f"{options['key_window'].total_seconds()} seconds"
+            options["key_window"] = _window(options["key_window"])
         if options.get("tenant") is None and self._tenant != "*":
             options["tenant"] = self._tenant
         return with_options(known.options if known else Options(), **options)
@@ -272,6 +283,10 @@ def _traced(
     name = task.name if isinstance(task, Task) else str(task)
     with tracing.enqueue(name, headers, count=count) as carried:
         yield {**given, "headers": carried} if carried else given
+
+
+def _window(window: timedelta) -> str:
+    return f"{window.total_seconds()} seconds"
 
 
 def job_id_of(job: AnyJob) -> UUID:

@@ -206,9 +206,19 @@ def test_a_file_of_nodes_is_enqueued_and_the_id_printed_alone(cli, db, file):
 def test_nodes_come_from_standard_input_and_the_jobs_are_told(cli, db):
     answer = cli.ok("workflow", "enqueue", "-", "--unknown-task-ok", "--json", stdin=json.dumps(NODES)).json
 
-    assert set(answer) == {"id", "jobs"}
+    assert set(answer) == {"id", "created", "jobs"}
     assert db.job(UUID(answer["jobs"]["b"])).after == [UUID(answer["jobs"]["a"])]
     assert db.job(UUID(answer["jobs"]["a"])).workflow_id == UUID(answer["id"])
+
+
+def test_with_a_key_the_same_workflow_is_enqueued_once(cli, file):
+    enqueue = ["workflow", "enqueue", file(NODES), "--unknown-task-ok", "--key", "k", "--key-window", "2h"]
+    first, again = cli.ok(*enqueue), cli.ok(*enqueue)
+
+    assert again.out == first.out
+    assert (first.err, again.err) == ("2 jobs enqueued\n", "enqueued before, under this key\n")
+    assert cli.json(*enqueue)["created"] is False
+    assert "--key-window goes with --key" in cli.refused(2, *enqueue[:4], "--key-window", "2h")
 
 
 def test_a_workflow_belongs_to_the_tenant_that_was_named(cli, db, file):

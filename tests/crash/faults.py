@@ -19,6 +19,7 @@ from tests.crash.faults_poison import poisoned
 from tests.crash.faults_processes import deploys, hogs, kills, zombies
 from tests.crash.faults_races import deadlocks, unique
 from tests.crash.faults_server import restarts, terminated
+from tests.crash.faults_step_points import step_points
 from tests.crash.faults_storm import storm
 from tests.crash.faults_ticks import ticks
 from tests.crash.server import Server
@@ -39,6 +40,7 @@ FAULTS = {
         kills, {"kills": 100, "jobs": 8_000, "workers": 4}, {"kills": 10_000, "jobs": 1_000_000, "workers": 6}
     ),
     "points": Fault(points, {"points": 12, "at_once": 12}, {"points": 10_000, "at_once": 12}),
+    "step_points": Fault(step_points, {"points": 24, "at_once": 12}, {"points": 10_000, "at_once": 12}),
     "flows": Fault(
         flows, {"flows": 200, "steps": 20, "workers": 3}, {"flows": 1_000, "steps": 50, "workers": 4}
     ),

@@ -24,7 +24,7 @@ SHARES = {
     "promote": 2,
     "rescue": 2,
 }
-# A half-open connection is replaced within 15 s; the rest is for a busy machine.
+# A half-open connection is replaced within 15 s, and its work is done; the rest is for a busy machine.
 REPLACED_WITHIN = 15.0
 SLACK = 10.0
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import statistics
 import time
 
 import psycopg
@@ -10,6 +11,11 @@ from tests.crash import clients
 from tests.crash.arena import Arena
 from tests.crash.verdict import Verdict
 
+# Jobs are counted in windows of so many seconds, and the median of so many counts.
+WINDOW, WINDOWS = 0.5, 5
+# How much of the rate before has to come back, and when it must have.
+KEPT = 0.95
+REGAINED_WITHIN = 60.0
 TERMINATE = """
 select pg_terminate_backend(pid), application_name from pg_stat_activity
  where datname = current_database() and backend_type = 'client backend' and pid <> pg_backend_pid()
@@ -43,11 +49,48 @@ def restarts(arena: Arena, *, restarts: int, jobs_each: int, workers: int) -> Ve
     )
 
 
+class Throughput:
+    """Jobs that end, counted in windows: how fast it was, and whether it is so again."""
+
+    def __init__(self, arena: Arena) -> None:
+        self._arena = arena
+        self._rates: list[float] = []
+
+    def window(self) -> float:
+        began, before = time.monotonic(), self._arena.done()
+        time.sleep(WINDOW)
+        rate = (self._arena.done() - before) / (time.monotonic() - began)
+        self._rates.append(rate)
+        return rate
+
+    @property
+    def median(self) -> float:
+        """Of the last windows."""
+        return statistics.median(self._rates[-WINDOWS:])
+
+    def settled(self) -> float:
+        """As many windows as count."""
+        for _ in range(WINDOWS):
+            self.window()
+        return self.median
+
+    def regained(self, before: float) -> bool:
+        """Wait until the last windows are as good as those before.  A crowded machine may take its time."""
+        deadline = time.monotonic() + REGAINED_WITHIN
+        while self.settled() < KEPT * before:
+            if time.monotonic() > deadline:
+                return False
+        return True
+
+
 def terminated(arena: Arena, *, sessions: int, at_once: int, workers: int) -> Verdict:
     """`pg_terminate_backend` on sessions chosen at random, of workers, their handlers and clients alike."""
     for _ in range(workers):
         arena.spawn(concurrency=20, lease=6.0, grace=5.0, poll=0.5)
     producers = clients.produce(arena, 100_000_000, backlog=500)
+    arena.until_done(200)
+    throughput = Throughput(arena)
+    before_all = throughput.settled()
     hit: dict[str, int] = {}
     with psycopg.connect(arena.dsn, autocommit=True) as conn:
         while sum(hit.values()) < sessions:
@@ -56,13 +99,26 @@ def terminated(arena: Arena, *, sessions: int, at_once: int, workers: int) -> Ve
                 if gone:
                     hit[name] = hit.get(name, 0) + 1
             arena.until_more(before, "work after sessions were terminated")
+    ended = time.monotonic()
+    regained = throughput.regained(before_all)
+    took = time.monotonic() - ended
     for producer in producers:
         producer.stop()
     problems = clients.finish(producers)
+    if not regained:
+        problems.append(f"{throughput.median:.0f} jobs/s afterwards, {before_all:.0f} before")
     arena.until_quiet()
     return arena.verdict(
         "sessions terminated",
         {"sessions": sum(hit.values())},
-        facts={"of": hit, **clients.told(producers)},
+        facts={
+            "of": hit,
+            "before_per_s": round(before_all),
+            "after_per_s": round(throughput.median),
+            "kept": round(throughput.median / before_all, 2),
+            # The windows themselves are part of it.
+            "regained_within_s": round(took, 1),
+            **clients.told(producers),
+        },
         problems=problems,
     )

@@ -63,11 +63,17 @@ class Fleet:
         self.ledger.close()
 
     def spawn(
-        self, *, dsn: str | None = None, handlers_dsn: str | None = None, skew: int = 0, **settings: Any
+        self,
+        *,
+        dsn: str | None = None,
+        handlers_dsn: str | None = None,
+        sink: int = 0,
+        skew: int = 0,
+        **settings: Any,
     ) -> Life:
         """A worker process, running as soon as it is forked; durations are seconds.
 
-        `skew` is by how many seconds its clock is wrong.
+        `sink` is the port where its handlers' outside effects go, `skew` by how many seconds its clock is wrong.
         """
         life = Life(len(self.lives) + 1, dsn or self.dsn)
         self.lives.append(life)
@@ -79,6 +85,7 @@ class Fleet:
             "folder": str(self.folder),
             "dsn": life.dsn,
             "handlers_dsn": handlers_dsn or life.dsn,
+            "sink": sink,
             "skew": skew,
             "settings": settings,
         }

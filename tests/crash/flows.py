@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from uuid import UUID
 
 from onceward import Job
-from tests.crash.handlers import app, note
+from tests.crash.handlers import app, attempt, note
 
 ROW = "insert into public.flow_effect (token, step) values (%s, %s)"
 TABLES = "create table public.flow_effect (id bigserial primary key, token text not null, step text not null)"
@@ -53,3 +54,28 @@ def flow_sync(token: str, steps: int, children: int, job: Job) -> int:
 
 def _tell(job: Job, token: str, step: str) -> None:
     note("step", token, step, job.epoch)
+
+
+@app.task(name="five")
+async def five(token: str, job: Job) -> None:
+    """Five steps, and nothing else."""
+    with attempt(job, token):
+        for number in range(5):
+            await job.step(f"s{number}", _nothing)
+
+
+@app.task(name="waits")
+async def waits(token: str, how: str, job: Job, other: str = "") -> None:
+    """Waits for something that does not come."""
+    with attempt(job, token):
+        match how:
+            case "sleep":
+                await job.sleep(timedelta(days=1))
+            case "event":
+                await job.wait_event("never", timedelta(days=1))
+            case _:
+                await job.join("others", [UUID(other)])
+
+
+def _nothing() -> None:
+    """What a step does."""

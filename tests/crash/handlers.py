@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import socket
 import threading
 import time
 from collections.abc import Iterator
@@ -30,6 +31,8 @@ class _Here:
 
     life = 0
     dsn = ""
+    # The port where outside effects go.
+    sink = 0
     # By how many nanoseconds its clock is wrong.
     skew = 0
     ledger: Ledger | None = None
@@ -38,8 +41,8 @@ class _Here:
     idle: ClassVar[list[psycopg.AsyncConnection]] = []
 
 
-def configure(*, folder: Path, life: int, dsn: str, skew: int) -> None:
-    _Here.life, _Here.dsn, _Here.skew = life, dsn, skew * 1_000_000_000
+def configure(*, folder: Path, life: int, dsn: str, sink: int, skew: int) -> None:
+    _Here.life, _Here.dsn, _Here.sink, _Here.skew = life, dsn, sink, skew * 1_000_000_000
     _Here.ledger = Ledger(folder / f"effects-{life}.log")
     _Here.notes = Ledger(folder / f"notes-{life}.txt")
 
@@ -55,6 +58,14 @@ def note(*words: object) -> None:
     """What a handler has done, in a file that the checker of its own fault reads."""
     assert _Here.notes is not None
     _Here.notes.write(*words)
+
+
+def tell_sink(*words: object) -> None:
+    """An outside effect: over when the sink says that it has heard it."""
+    with socket.create_connection(("127.0.0.1", _Here.sink), 30) as outside:
+        outside.sendall((" ".join(map(str, words)) + "\n").encode())
+        if outside.recv(16) != b"heard\n":
+            raise ConnectionError("the sink did not answer")
 
 
 class _Attempt:

@@ -1,7 +1,7 @@
 """Forks worker processes from one that has imported everything: a start costs milliseconds instead of half a second.
 
-Reads one JSON object per line: {"life": 7, "folder": "...", "dsn": "...", "handlers_dsn": "...", "skew": 0,
-"settings": {...}}.  Answers `started LIFE PID`, and `exited LIFE STATUS MONO` as soon as a process is gone.  When its
+Reads one JSON object per line: {"life": 7, "folder": "...", "dsn": "...", "handlers_dsn": "...", "sink": 0,
+"skew": 0, "settings": {...}}.  Answers `started LIFE PID`, and `exited LIFE STATUS MONO` as soon as a process is gone.  When its
 input ends, it kills what is left.
 """
 
@@ -23,7 +23,7 @@ from typing import Any
 import uvloop  # noqa: F401 - imported before the fork, as everything a worker needs
 
 from onceward.worker import WorkerSettings, run_worker
-from tests.crash import flows, handlers, provider  # noqa: F401 - they add their tasks to the application of handlers
+from tests.crash import chains, flows, handlers, provider  # noqa: F401 - they add their tasks to the application of handlers
 
 PR_SET_PDEATHSIG = 1
 
@@ -93,7 +93,13 @@ def _live(spec: dict[str, Any]) -> None:
         os.dup2(nothing, 0)
         os.dup2(output, 1)
         os.dup2(output, 2)
-        handlers.configure(folder=folder, life=spec["life"], dsn=spec["handlers_dsn"], skew=spec["skew"])
+        handlers.configure(
+            folder=folder,
+            life=spec["life"],
+            dsn=spec["handlers_dsn"],
+            sink=spec["sink"],
+            skew=spec["skew"],
+        )
         settings = spec["settings"]
         for name in ("lease", "grace", "poll"):
             if name in settings:

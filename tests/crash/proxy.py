@@ -2,7 +2,8 @@
 
 It knows which engine function a client calls, forwards the call, waits until the server says that the transaction is
 over, and then swallows the answer and closes the connection: the client cannot know that its commit went through.
-It can also close first and forward later, hang without closing, reset, slow everything down, and strike at the n-th call.
+It can also close first and forward later, hang without closing, reset, slow everything down, and strike at the n-th call
+of a kind.
 """
 
 from __future__ import annotations
@@ -17,7 +18,9 @@ import threading
 from collections import Counter
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, field
-from typing import Any, Self
+from typing import Any, Self, TypeVar
+
+T = TypeVar("T")
 
 CANCEL_REQUEST = 80877102
 FUNCTION = re.compile(rb"\b(?:onceward|public)\.(\w+)\(")
@@ -38,13 +41,13 @@ class Cut:
 
 @dataclass(slots=True)
 class Strike:
-    """Do something at the n-th call of a process: before it reaches the server, or once the server has answered it."""
+    """Do something at the n-th call of one kind: before it reaches the server, or once the server has answered it."""
 
+    kind: str
     at: int
     after: bool
     blow: Callable[[], None]
-    # What was called, when it was struck.
-    kind: str = ""
+    struck: bool = False
 
 
 @dataclass(eq=False, slots=True)
@@ -103,31 +106,32 @@ class Proxy:
 
     def cut(self, kind: str, count: int, *, rate: float = 1.0, late: bool = False) -> Cut:
         rule = Cut(kind, count, rate, late)
-        self._call(self._set_rules([*self._cuts, rule]))
+        self.ask(self._set_rules([*self._cuts, rule]))
         return rule
 
     def forget_cuts(self) -> None:
-        self._call(self._set_rules([]))
+        self.ask(self._set_rules([]))
 
     def hang(self) -> int:
         """Present connections pass on nothing any more, but stay open; new ones work.  Returns how many."""
-        return int(self._call(self._hang()))
+        return self.ask(self._hang())
 
     def reset(self, share: float = 1.0) -> int:
         """Reset a share of the present connections.  Returns how many."""
-        return int(self._call(self._reset(share)))
+        return self.ask(self._reset(share))
 
     def close(self) -> None:
         if self._thread.is_alive():
             self._loop.call_soon_threadsafe(self._loop.stop)
             self._thread.join(10)
 
+    def ask(self, work: Coroutine[Any, Any, T]) -> T:
+        """Run a coroutine in the loop of the proxy."""
+        return asyncio.run_coroutine_threadsafe(work, self._loop).result(10)
+
     @property
     def cuts_left(self) -> int:
         return sum(rule.left for rule in self._cuts)
-
-    def _call(self, work: Coroutine[Any, Any, Any]) -> Any:
-        return asyncio.run_coroutine_threadsafe(work, self._loop).result(10)
 
     async def _set_rules(self, rules: list[Cut]) -> None:
         self._cuts = rules
@@ -228,9 +232,12 @@ class Proxy:
         if self.latency:
             await asyncio.sleep(self.latency * self._random.uniform(0.5, 1.5))
         rule = self._rule_for(link.kind) if is_call else None
-        if is_call:
-            self.calls[link.kind] += 1
-            self._count(link)
+        if is_call and self.count(link.kind):
+            assert self.strike is not None
+            if not self.strike.after:
+                self.strike.blow()
+                raise ConnectionAbortedError
+            link.struck = True
         if rule is not None and rule.late:
             self._later(link, batch, rule)
             raise ConnectionAbortedError
@@ -240,15 +247,14 @@ class Proxy:
         link.server[1].write(batch)
         await link.server[1].drain()
 
-    def _count(self, link: _Link) -> None:
+    def count(self, kind: str) -> bool:
+        """Count a call, also one that takes another way (see sink.py).  Whether this is the one to strike at."""
+        self.calls[kind] += 1
         strike = self.strike
-        if strike is not None and self.calls.total() == strike.at:
-            strike.kind = link.kind
-            if strike.after:
-                link.struck = True
-            else:
-                strike.blow()
-                raise ConnectionAbortedError
+        if strike is None or strike.struck or strike.kind != kind or self.calls[kind] != strike.at:
+            return False
+        strike.struck = True
+        return True
 
     def _rule_for(self, kind: str) -> Cut | None:
         for rule in self._cuts:

@@ -13,6 +13,7 @@ import pytest
 from onceward import Client
 from tests.sdk import stage
 from tests.sdk.children import log_line, process, until
+from tests.sdk.gate import WRONG_PASSWORD, Gate, refusing_server
 
 
 @pytest.fixture
@@ -77,6 +78,59 @@ def test_processes_that_die_are_replaced_and_all_stop_together(onceward_database
         child.send_signal(signal.SIGTERM)
         assert child.wait(30) == 0
     assert not any(one.is_running() and one.status() != psutil.STATUS_ZOMBIE for one in workers)
+
+
+@pytest.mark.parametrize("processes", [1, 2])
+def test_a_worker_that_could_never_work_says_why_once_and_ends(onceward_database, processes):
+    with process(onceward_database, processes=processes, lanes={"nowhere": None}) as child:
+        _, said = child.communicate(timeout=60)
+
+    assert child.returncode == 1
+    assert said.count('lane "nowhere" does not exist') == 1
+    assert "process_died" not in said
+
+
+@pytest.mark.parametrize("processes", [1, 2])
+def test_a_worker_that_the_server_does_not_let_in_ends_at_once_without_its_password(processes):
+    with (
+        refusing_server(*WRONG_PASSWORD) as port,
+        process(f"postgresql://ada:swordfish@127.0.0.1:{port}/shop", processes=processes) as child,
+    ):
+        _, said = child.communicate(timeout=60)
+
+    assert child.returncode == 1
+    assert said.count(f'could not connect to database "shop" on 127.0.0.1:{port} as "ada"') == 1
+    assert "database_unreachable" not in said
+    assert "swordfish" not in said
+
+
+def test_a_worker_that_was_let_in_once_comes_back_when_its_password_is_valid_again(onceward_database, client):
+    with Gate(onceward_database) as gate, process(gate.dsn) as child:
+        log_line(child, "worker_started")
+        gate.refuses = True
+        gate.cut()
+        log_line(child, "connection_lost")
+        assert child.poll() is None
+        gate.refuses = False
+        assert client.wait(client.enqueue(stage.echo, {"text": "back"})) == "back"
+
+
+def test_a_process_that_cannot_start_again_does_not_end_the_others(onceward_database, client):
+    with Gate(onceward_database) as gate, process(gate.dsn, processes=2) as child:
+        log_line(child, "worker_started")
+        log_line(child, "worker_started")
+        gate.refuses = True
+        victim = next(
+            one
+            for one in psutil.Process(child.pid).children()
+            if "resource_tracker" not in " ".join(one.cmdline())
+        )
+        victim.kill()
+        assert log_line(child, "process_died")["exit_code"] == -signal.SIGKILL
+        assert "could not connect" in log_line(child, "process_died")["error"]
+        assert client.wait(client.enqueue(stage.echo, {"text": "still here"})) == "still here"
+        gate.refuses = False
+        log_line(child, "worker_started")
 
 
 def test_a_worker_waits_for_a_database_that_is_not_there_yet(onceward_database, client):

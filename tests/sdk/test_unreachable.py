@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import socket
-import struct
 import threading
 
 import psycopg
@@ -16,6 +14,7 @@ from psycopg_pool import PoolTimeout
 from onceward import AsyncClient, Client
 from onceward.errors import CannotConnect, ConnectionLost, InvalidArgument, is_connection_trouble
 from tests.sdk import shop
+from tests.sdk.gate import refusing_server
 
 PASSWORD = "open sesame"
 
@@ -36,34 +35,6 @@ def enqueue(request):
                 client.enqueue(shop.greet, {"name": "Ada"})
 
     return run
-
-
-@contextlib.contextmanager
-def refusing_server(sqlstate: str, message: str):
-    """A server that answers every start of a session with this error; its port."""
-    fields = b"SFATAL\0VFATAL\0C" + sqlstate.encode() + b"\0M" + message.encode() + b"\0\0"
-
-    def serve() -> None:
-        while True:
-            try:
-                session, _ = listening.accept()
-            except OSError:
-                return
-            with session, contextlib.suppress(OSError):
-                size, code = struct.unpack("!ii", session.recv(8, socket.MSG_WAITALL))
-                while code in {80877103, 80877104}:  # Shall we encrypt?  No.
-                    session.sendall(b"N")
-                    size, code = struct.unpack("!ii", session.recv(8, socket.MSG_WAITALL))
-                session.recv(size - 8, socket.MSG_WAITALL)
-                session.sendall(b"E" + struct.pack("!i", len(fields) + 4) + fields)
-
-    with socket.create_server(("127.0.0.1", 0)) as listening:
-        thread = threading.Thread(target=serve, daemon=True)
-        thread.start()
-        yield listening.getsockname()[1]
-        with contextlib.suppress(OSError):
-            listening.shutdown(socket.SHUT_RDWR)
-    thread.join()
 
 
 def refusal(enqueue, dsn: str) -> CannotConnect:

@@ -20,6 +20,7 @@ from onceward.errors import (
     InvalidArgument,
     InvalidPayload,
     InvalidWorkflow,
+    KeyConflict,
     UnknownJob,
     UnknownLane,
     UnknownTask,
@@ -69,6 +70,28 @@ def test_a_workflow_is_enqueued_with_everything_that_was_said_of_its_jobs(client
     assert (second.timeout, second.max_attempts) == (timedelta(seconds=90), 2)
     assert (second.concurrency_key, second.concurrency_limit) == ("c", 3)
     assert (third.after, third.after_policy, third.lane) == ([first.id, second.id], "fail", "orders")
+
+
+def test_a_workflow_has_an_id_and_with_a_key_it_is_enqueued_once(client):
+    first = client.enqueue_workflow(chain("a", "b"), key="order 7")
+    again = client.enqueue_workflow(chain("a", "b"), key="order 7")
+    alone = client.enqueue_workflow(chain("a", "b"))
+
+    assert (first.created, again.created, alone.created) == (True, False, True)
+    assert first == again
+    assert first.id == again.id == client.job(first["a"]).workflow_id
+    assert alone.id != first.id
+    with pytest.raises(KeyConflict, match="different nodes"):
+        client.enqueue_workflow(chain("a"), key="order 7")
+
+
+def test_the_key_of_a_workflow_has_a_window(client, kit):
+    first = client.enqueue_workflow(chain("a"), key="k", key_window=timedelta(hours=1))
+    kit.clock.advance("2 h")
+
+    assert client.enqueue_workflow(chain("a"), key="k").id != first.id
+    with pytest.raises(InvalidArgument, match="key_window goes with a key"):
+        client.enqueue_workflow(chain("a"), key_window="forever")
 
 
 def test_a_workflow_runs_in_order(client, kit):

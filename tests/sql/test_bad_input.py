@@ -59,6 +59,8 @@ JOB_OPTIONS = [
     ("OW008", ["retry.jitter", "1"], {"retry": {"jitter": 1}}),
     ("OW008", ["retry.max_snoozes", "1.5"], {"retry": {"max_snoozes": 1.5}}),
     ("OW008", ["retry.wait ", "is not known", "waits"], {"retry": {"wait": 5}}),
+    ("OW008", ["after_policy", "'hope'", "ignore"], {"after_policy": "hope"}),
+    ("OW008", ["after_policy", "null"], {"after_policy": None}),
 ]
 KEY_OPTIONS = [
     ("OW008", ["key", "''"], "", "live"),

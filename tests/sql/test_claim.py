@@ -2,6 +2,8 @@ from __future__ import annotations
 
 from datetime import timedelta
 
+import pytest
+
 
 def test_a_claim_starts_an_attempt_and_raises_the_epoch(db):
     job = db.enqueue("ocr", {"n": 1}, timeout="5 min", headers={"trace": "1"}, key="k")
@@ -123,3 +125,22 @@ def test_a_claim_of_one_is_not_hidden_behind_new_jobs_that_have_to_wait_for_thei
     free = db.enqueue(concurrency_key="free")
 
     assert db.claim().job_id == free
+
+
+@pytest.mark.parametrize("function", ["release", "retire_worker"])
+def test_jobs_that_are_handed_back_are_the_next_to_be_claimed_in_their_old_order(db, function):
+    held = [db.enqueue() for _ in range(3)]
+    db.claims(3, worker="leaving")
+    waiting = [db.enqueue() for _ in range(3)]
+    db.call(function, worker_id=db.worker("leaving"))
+
+    assert [claim.job_id for claim in db.claims(6, worker="b")] == held + waiting
+
+
+def test_a_rescued_job_stands_at_the_end_of_the_line(db):
+    held = db.enqueue()
+    db.claim(worker="dead")
+    waiting = db.enqueue()
+    db.lose("dead")
+
+    assert [claim.job_id for claim in db.claims(2, worker="b")] == [waiting, held]

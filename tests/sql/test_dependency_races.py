@@ -6,6 +6,7 @@ import random
 
 import pytest
 
+from tests.support.engine import refused
 from tests.support.races import Rival, deadlocks, together, transaction
 
 pytestmark = pytest.mark.race
@@ -316,3 +317,77 @@ def test_many_workers_and_producers_at_once_leave_nothing_behind(db):
         db.settle()
     assert set(db.states().values()) <= ENDED
     assert db.value("select count(*) from onceward.recheck_private") == 0
+
+
+def crossing(db, *joins):
+    """Each claim joins another job, all in transactions that are open at once."""
+    engines = [db.on(db.connect(autocommit=False)) for _ in joins]
+    for engine, (claim, others) in zip(engines, joins, strict=True):
+        engine.join(claim, others)
+    for engine in engines:
+        engine.conn.commit()
+
+
+def test_of_two_joins_that_cross_the_younger_is_refused_and_both_jobs_end(db):
+    elder, younger = db.running(), db.running()
+    crossing(db, (elder, [younger.job_id]), (younger, [elder.job_id]))
+    db.promote()
+
+    assert states(db, elder.job_id, younger.job_id) == ["blocked", "ready"]
+    again = db.claim()
+    assert (again.job_id, again.attempt) == (younger.job_id, 1)
+    with refused("OW012", str(elder.job_id), "which waits for it"):
+        db.join(again, [elder.job_id])
+    db.fail(again, permanent=True)
+    db.promote()
+    db.complete(db.claim())
+    assert states(db, elder.job_id, younger.job_id) == ["done", "dead_letter"]
+
+
+def test_a_circle_of_three_is_opened_once(db):
+    jobs = [db.running() for _ in range(3)]
+    crossing(db, *[(job, [jobs[number - 1].job_id]) for number, job in enumerate(jobs)])
+    for _ in range(3):
+        db.promote()
+
+    assert states(db, *[job.job_id for job in jobs]) == ["blocked", "blocked", "ready"]
+
+
+def test_a_circle_through_a_job_that_was_enqueued_to_wait_is_opened_at_the_join(db):
+    first = db.running()
+    second = db.running()
+    with transaction(db) as joins, transaction(db) as caller:
+        waits = caller.enqueue("next", after=[second.job_id], after_policy="ignore")
+        caller.conn.commit()
+        joins.join(first, [waits])
+        # Unseen by the join of the second: waits → second → first → waits.
+        db.join(second, [first.job_id])
+        joins.conn.commit()
+    db.promote()
+
+    assert states(db, first.job_id, second.job_id, waits) == ["blocked", "ready", "blocked"]
+
+
+def test_joins_that_do_not_make_a_circle_stay_as_they_are(db):
+    top, middle, leaf = db.running(), db.running(), db.running()
+    also = db.enqueue("next", after=[top.job_id])
+    crossing(db, (top, [middle.job_id, leaf.job_id]), (middle, [leaf.job_id]))
+    for _ in range(3):
+        db.promote()
+
+    assert states(db, top.job_id, middle.job_id, also) == ["blocked", "blocked", "blocked"]
+    db.complete(leaf)
+    db.settle()
+    assert states(db, top.job_id, middle.job_id, also) == ["done", "done", "done"]
+
+
+def test_a_circle_whose_youngest_job_is_locked_is_opened_later(db):
+    elder, younger = db.running(), db.running()
+    crossing(db, (elder, [younger.job_id]), (younger, [elder.job_id]))
+    with transaction(db) as caller:
+        caller.run("select from onceward.job_private where id = %s for update", younger.job_id)
+        db.promote()
+        assert states(db, elder.job_id, younger.job_id) == ["blocked", "blocked"]
+    db.promote()
+
+    assert states(db, elder.job_id, younger.job_id) == ["blocked", "ready"]

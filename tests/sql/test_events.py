@@ -293,3 +293,22 @@ def test_of_two_who_emit_at_once_one_is_first(db):
     assert second.answer() is False
     assert [row.payload for row in db.run("select * from onceward.events")] == [{"n": 1}]
     assert deadlocks(db) == 0
+
+
+def test_a_name_can_be_emitted_exactly_if_it_can_be_waited_for(db):
+    longest = "x" * 194
+    claim = db.running()
+    # As the SDK does it: the name of the step is made of that of the event.
+    db.wait_event(claim, longest, step=f"event {longest}")
+    assert db.emit(longest)
+    db.promote()
+    claim = db.claim()
+    assert db.receive_event(claim, longest, step=f"event {longest}")[0] == "received"
+
+    for call in (
+        lambda: db.emit(longest + "x"),
+        lambda: db.wait_event(claim, longest + "x"),
+        lambda: db.receive_event(claim, longest + "x"),
+    ):
+        with refused("OW008", "event", "1 to 194 characters"):
+            call()

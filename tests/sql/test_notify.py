@@ -105,6 +105,21 @@ def test_whatever_makes_a_job_ready_wakes_its_lane(db, asleep, heard, prepare, c
     assert heard(lambda: call(db, given)) == ["default"]
 
 
+@pytest.mark.parametrize("function", ["release", "retire_worker"])
+def test_workers_under_load_are_told_that_jobs_have_returned_behind_their_floors(db, heard, function):
+    db.worker("busy")
+    for _ in range(3):
+        db.running(worker="leaving")
+
+    assert heard(lambda: db.call(function, worker_id=db.worker("leaving"))) == ["default returned"]
+
+
+def test_nobody_is_told_that_jobs_have_returned_when_nobody_is_left(db, heard):
+    db.running(worker="last")
+
+    assert heard(lambda: db.call("retire_worker", worker_id=db.worker("last"))) == []
+
+
 def test_a_rolled_back_enqueue_wakes_nobody(db, asleep, heard):
     conn = db.connect(autocommit=False)
 

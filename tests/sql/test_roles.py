@@ -163,8 +163,6 @@ def template(onceward_server):
                 db.call("run_schedule_now", name="report", tenant=tenant)
                 db.call("begin_run", key="k", holder="h", tenant=tenant)
                 db.call("set_share", lane="default", tenant=tenant, share=2)
-            db.call("set_bound", lane="reports", max_depth=1000)
-            db.call("seal")
                 db.call("add_channel", name=f"of-{tenant}", kind="slack", target={"to": "ops"}, tenant=tenant)
                 db.run(
                     "select onceward.silence_alerts(onceward.now() + interval '1 hour', 'r', p_tenant => %s)",
@@ -176,6 +174,8 @@ def template(onceward_server):
             db.run("update onceward.worker_private set retired_at = '2020-01-01' where name = 'w'")
             db.call("retain", kind="workers")
             db.call("register_worker", name="w", tasks=["ocr"])
+            db.call("set_bound", lane="reports", max_depth=1000)
+            db.call("seal")
         yield database
 
 

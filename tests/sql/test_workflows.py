@@ -7,6 +7,7 @@ import pytest
 from psycopg.types.json import Jsonb
 
 from tests.support.engine import refused
+from tests.support.races import Rival, transaction
 
 DIAMOND = (
     {"name": "scan", "payload": {"n": 1}},
@@ -140,6 +141,90 @@ def test_a_long_chain_is_enqueued(db):
 
 
 # ------------------------------------------------------------ failure, requeue, cancel
+
+
+def keyed(db, key="k", nodes=DIAMOND, **options):
+    return db.call(
+        "enqueue_workflow", nodes=Jsonb([{"task": "ocr", **node} for node in nodes]), key=key, **options
+    )
+
+
+def test_the_answer_names_the_workflow(db):
+    rows = keyed(db, None)
+
+    assert {row.workflow_id for row in rows} == {db.job(row.job_id).workflow_id for row in rows}
+    assert {row.created for row in rows} == {True}
+
+
+def test_the_same_key_gives_the_same_workflow_also_when_it_has_ended(db):
+    first = keyed(db)
+    again = keyed(db)
+    db.settle()
+    later = keyed(db)
+
+    assert [row[:3] for row in first] == [row[:3] for row in again] == [row[:3] for row in later]
+    assert {row.created for row in [*again, *later]} == {False}
+    assert db.value("select count(*) from onceward.jobs") == len(DIAMOND)
+
+
+def test_a_child_that_bears_the_name_of_no_node_is_not_taken_for_one(db):
+    first = keyed(db)
+    claim = db.claim()
+    db.spawn(claim, [{}, {}])
+
+    assert [row.job_id for row in keyed(db)] == [row.job_id for row in first]
+
+
+def test_the_key_of_a_workflow_is_free_again_when_its_window_is_over(db):
+    first = keyed(db, key_window="1 hour")
+    db.clock.advance("59 min")
+    assert keyed(db, key_window="1 hour")[0].workflow_id == first[0].workflow_id
+    db.clock.advance("2 min")
+
+    assert keyed(db, key_window="1 hour")[0].created
+
+
+def test_the_same_key_with_other_nodes_is_refused(db):
+    first = keyed(db)
+
+    with db.refused("OW005", "workflow with different nodes", str(first[0].workflow_id)):
+        keyed(db, nodes=DIAMOND[:1])
+
+
+def test_keys_of_workflows_and_jobs_and_tenants_are_apart(db):
+    db.enqueue("ocr", key="k")
+    db.enqueue("ocr", key="k", tenant="red")
+
+    assert keyed(db)[0].created
+    assert keyed(db, tenant="red")[0].created
+    assert not keyed(db, tenant="red")[0].created
+
+
+@pytest.mark.parametrize("window", ["live", "soon", None])
+def test_a_window_that_a_workflow_cannot_have_is_refused(db, window):
+    with db.refused("OW008", "key_window"):
+        keyed(db, key_window=window)
+
+
+def test_a_workflow_that_is_refused_leaves_its_key_free(db):
+    with refused("OW002"):
+        keyed(db, nodes=({"name": "a", "lane": "nowhere"},))
+
+    assert keyed(db)[0].created
+
+
+@pytest.mark.race
+@pytest.mark.parametrize("commits", [True, False], ids=["commits", "rolls back"])
+def test_of_two_workflows_with_one_key_there_is_one_also_when_the_winner_rolls_back(db, commits):
+    with transaction(db) as winner:
+        first = keyed(winner)
+        loser = Rival(db, keyed).blocked()
+        (winner.conn.commit if commits else winner.conn.rollback)()
+        second = loser.answer()
+
+    assert second[0].created is not commits
+    assert (second[0].workflow_id == first[0].workflow_id) is commits
+    assert db.value("select count(*) from onceward.jobs") == len(DIAMOND)
 
 
 def test_a_failed_node_stops_what_waits_for_it(db):

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import contextlib
-from typing import Any, Self
+import threading
+from datetime import datetime
+from typing import Any, LiteralString, Self
 from uuid import UUID
 
 import psycopg
@@ -12,6 +14,7 @@ from psycopg.rows import namedtuple_row
 from psycopg.types.json import Jsonb
 
 from onceward.testing import Database
+from onceward.testing.clock import Clock
 
 TABLES = (
     "job_private",
@@ -54,15 +57,34 @@ TABLES = (
 )
 
 
+class EngineClock(Clock):
+    """The clock of an engine, on a connection that is kept: every test pins it, and many move it."""
+
+    def __init__(self, engine: Engine) -> None:
+        super().__init__(engine.dsn)
+        self._engine = engine
+        self._conn: Any = None
+        self._alone = threading.Lock()
+
+    def _instant(self, statement: LiteralString, **parameters: object) -> datetime:
+        with self._alone:
+            if self._conn is None:
+                self._conn = self._engine.connect()
+            row = self._conn.execute(statement, parameters).fetchone()
+        if row is None:
+            raise LookupError(statement)
+        return row[0]
+
+
 class Engine:
     """One database of a test.  Every call is a transaction of its own, unless made on another connection."""
 
     def __init__(self, database: Database) -> None:
         self.dsn = database.dsn
-        self.clock = database.clock
         self._stack = contextlib.ExitStack()
         self._workers: dict[str, UUID] = {}
         self.conn = self.connect()
+        self.clock = EngineClock(self)
 
     def __enter__(self) -> Self:
         return self

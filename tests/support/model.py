@@ -234,7 +234,8 @@ class Model:
             else:
                 job.ends[job.epoch] = ("release", None)
                 job.attempt -= 1
-                self._make_ready(job)
+                # It keeps its place in the line.
+                job.state = "ready"
         self._admit(*(job.group for job in held))
         return len(held)
 

@@ -298,6 +298,30 @@ def quiet_tenant(bench: Bench, name: str, *, noise: int) -> float:
         return percentile(stage.delays(), 0.95)
 
 
+def steps(bench: Bench, name: str) -> Figures:
+    """Jobs of five steps, beside as many without: the rate, and what each job sends to the server."""
+    total = bench.sizes.steps_jobs
+    plain, plain_calls = _drain_counted(bench, name, total, task="count")
+    stepped, stepped_calls = _drain_counted(bench, name, total, task="stepped")
+    return {
+        "steps_without": plain,
+        "steps_with": stepped,
+        "steps_statements": stepped_calls - plain_calls,
+    }
+
+
+def _drain_counted(bench: Bench, name: str, total: int, *, task: str) -> tuple[float, float]:
+    """The rate, and how many statements the worker has sent for each job."""
+    with Stage.opened(bench.place, bench.system(name, task=task)) as stage:
+        stage.fill(total, chunk=bench.sizes.chunk)
+        stage.settle()
+        before = stage.transactions()
+        rate = drain(stage, total, bench).rate
+        handled = stage.handled()
+        stage.stop()
+        return rate, (stage.transactions() - before) / handled
+
+
 def log(bench: Bench, name: str) -> Figures:
     """Write-ahead log per job with payloads of about 100 bytes: enqueued, worked off, together."""
     total = bench.sizes.log_jobs
@@ -351,6 +375,7 @@ GROUPS = (
     Group("keys", ("onceward",), keys),
     Group("limits", ("onceward",), limits),
     Group("fairness", ("onceward",), fairness),
+    Group("steps", ("onceward",), steps),
     Group("log", ("raw_200", "pgqueuer", "onceward"), log),
     Group("audit", ("onceward",), audit),
     Group("import", ("onceward",), imports),

@@ -66,6 +66,9 @@ METRICS = (
     _metric("fairness_alone", "fairness", "jobs of 0.1 s of a tenant, alone, p95 until done", MS),
     _metric("fairness_beside", "fairness", "the same beside a tenant with 200 k jobs, p95 until done", MS),
     Metric("fairness_times", "fairness", "beside ÷ alone", TIMES, "lower"),
+    _metric("steps_without", "steps", "drain without steps", RATE),
+    _metric("steps_with", "steps", "drain of jobs with 5 steps", RATE),
+    _metric("steps_statements", "steps", "statements and round trips that 5 steps add to a job", ""),
     _metric("log_enqueue", "log", "write-ahead log per job, enqueued, 100-byte payload", "bytes"),
     _metric("log_work", "log", "write-ahead log per job, worked off", "bytes"),
     _metric("log", "log", "write-ahead log per job", "bytes"),
@@ -170,6 +173,8 @@ BARS = (
     *_pair("limits_kept", "≥ {} × the rate without", _of("limits_kept"), 0.8, None),
     *_at_most("fairness_times", "≤ {} × alone", _of("fairness_times"), 2, None),
     *_pair("audit_kept", "≥ {} × the rate with ends only", _of("audit_kept"), 0.9, None),
+    # The upkeep of the worker in the time that the steps take is part of the figure.
+    Bar("steps_statements", "first bar", "≤ 5 statements, and some upkeep", _of("steps_statements"), 5.5, "lower"),
     *_at_most("log", "≤ {} bytes", _of("log"), None, 1024),
     *_at_most("connections_one", "≤ {} (2 + processes)", _of("connections_one"), 3, None),
     *_at_most("connections_two", "≤ {} (2 + processes)", _of("connections_two"), 4, None),

@@ -35,6 +35,7 @@ class Sizes:
     # Fairness: the backlog of one tenant, and the jobs of the other, one every 50 ms.
     noise_jobs: int
     quiet_jobs: int
+    steps_jobs: int
     log_jobs: int
     audit_jobs: int
     imports: int
@@ -70,6 +71,7 @@ FULL = Sizes(
     limits_jobs=100_000,
     noise_jobs=200_000,
     quiet_jobs=100,
+    steps_jobs=10_000,
     log_jobs=50_000,
     audit_jobs=150_000,
     imports=7,
@@ -100,6 +102,7 @@ QUICK = Sizes(
     limits_jobs=20_000,
     noise_jobs=20_000,
     quiet_jobs=40,
+    steps_jobs=1_000,
     log_jobs=10_000,
     audit_jobs=40_000,
     imports=3,
@@ -130,6 +133,7 @@ TINY = Sizes(
     limits_jobs=300,
     noise_jobs=300,
     quiet_jobs=5,
+    steps_jobs=100,
     log_jobs=200,
     audit_jobs=300,
     imports=1,

@@ -88,6 +88,13 @@ class Stage:
         for _ in range(workers):
             self._workers.append(self._child("work", dict(self.system.work)))
 
+    def stop(self) -> None:
+        """End the workers, and wait until their sessions are gone: only then has the server counted all they did."""
+        for worker in self._workers:
+            worker.kill()
+        self._workers.clear()
+        wait_until(lambda: self.connections() == 0, timeout=START_SECONDS, step=0.01)
+
     def handled(self) -> int:
         return sum(tally.counts(self.folder))
 
@@ -150,6 +157,14 @@ class Stage:
             if count is not None and count[0] > 20:
                 found[f"{schema}.{table}"] = count[0]
         return found
+
+    def transactions(self) -> int:
+        """Of all sessions that have ended.  Everything a worker calls is a transaction of its own, and a round trip."""
+        return int(
+            self.query(
+                "select xact_commit + xact_rollback from pg_stat_database where datname = current_database()"
+            )
+        )
 
     def log_position(self) -> int:
         """Bytes of write-ahead log that the server has written since it was created."""

@@ -9,20 +9,34 @@ from uuid import UUID
 
 from onceward import jsonsafe
 from onceward.calls.base import Call, rows_of, scalar
-from onceward.model import EventInfo, PartialCompletion, StepInfo, WorkflowInfo, WorkflowJob
+from onceward.model import EventInfo, PartialCompletion, StepInfo, WorkflowInfo, WorkflowJob, WorkflowRef
 
 
-def enqueue_workflow(nodes: Sequence[dict[str, Any]], *, tenant: str | None = None) -> Call[dict[str, UUID]]:
+def enqueue_workflow(
+    nodes: Sequence[dict[str, Any]],
+    *,
+    tenant: str | None = None,
+    key: str | None = None,
+    key_window: str | None = None,
+) -> Call[WorkflowRef]:
     """Nodes as onceward.enqueue_workflow takes them; payloads are JSON text that jsonsafe has checked."""
     texts = []
     for node in nodes:
         rest = jsonsafe.dumps({k: v for k, v in node.items() if k != "payload"}, what="node")
         texts.append(f'{{"payload": {node["payload"]}{"" if rest == "{}" else ","}{rest[1:]}')
     return Call(
-        "select node, job_id from onceward.enqueue_workflow(%(nodes)s::jsonb, %(tenant)s::text)",
-        {"nodes": "[" + ",".join(texts) + "]", "tenant": tenant},
-        lambda rows: {row[0]: row[1] for row in rows},
+        "select node, job_id, workflow_id, created from onceward.enqueue_workflow("
+        "%(nodes)s::jsonb, %(tenant)s::text, %(key)s::text, coalesce(%(key_window)s::text, 'forever'))",
+        {"nodes": "[" + ",".join(texts) + "]", "tenant": tenant, "key": key, "key_window": key_window},
+        _workflow_ref,
+        repeatable=key is not None,
     )
+
+
+def _workflow_ref(rows: Sequence[Sequence[Any]]) -> WorkflowRef:
+    # A job whose partition has been dropped since has no id any more.
+    jobs = {row[0]: row[1] for row in rows if row[1] is not None}
+    return WorkflowRef(rows[0][2], jobs, created=rows[0][3])
 
 
 def cancel_workflow(workflow_id: UUID, reason: str | None = None) -> Call[int]:

@@ -7,6 +7,7 @@ import sys
 import traceback
 from collections.abc import Sequence
 from contextlib import suppress
+from functools import cache
 from importlib.metadata import version
 from itertools import pairwise
 from typing import Annotated, Any, ClassVar
@@ -126,11 +127,16 @@ def globals_(
     ctx.call_on_close(session.close)
 
 
+@cache
+def _command() -> Any:
+    """Once for the whole process: to read all declarations takes longer than most commands."""
+    return get_command(app)
+
+
 def run(arguments: Sequence[str] | None = None) -> int:
     """Run one command line and return its exit status.  Errors that can be expected are printed without traceback."""
-    command = get_command(app)
     try:
-        status = command.main(args=arguments, prog_name="onceward", standalone_mode=False)
+        status = _command().main(args=arguments, prog_name="onceward", standalone_mode=False)
     except UsageProblem as error:
         output.print_onceward_error(error)
         return 2

@@ -221,9 +221,21 @@ def enqueue(
     unknown_task_ok: Annotated[
         bool, typer.Option("--unknown-task-ok", help="Also tasks that no worker has announced yet.")
     ] = False,
+    key: Annotated[
+        str | None,
+        typer.Option(metavar="KEY", help="Idempotency key: the same key gives the same workflow."),
+    ] = None,
+    key_window: Annotated[
+        str | None,
+        typer.Option(
+            metavar="WINDOW", help="How long the key stays taken: forever (the default) or a duration."
+        ),
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Enqueue jobs that wait for each other, all or none, and print the workflow's id."""
+    if key_window is not None and key is None:
+        raise UsageProblem("--key-window goes with --key", hint="Add the key, or drop the window.")
     session = session_of(ctx)
     nodes = _nodes(values.document("workflow", file))
     if target is not None:
@@ -234,14 +246,15 @@ def enqueue(
             if isinstance(node.get("task"), str) and node["task"] not in known:
                 raise unknown_task(node["task"], known)
     texts = [{**node, "payload": _payload_text(node)} for node in nodes]
-    jobs = session.run(calls.enqueue_workflow(texts, tenant=_tenant(session)))
-    first = session.run(calls.job(next(iter(jobs.values()))))
-    assert first is not None
+    window = None if key_window is None else values.key_window(key_window)
+    flow = session.run(calls.enqueue_workflow(texts, tenant=_tenant(session), key=key, key_window=window))
     if as_json:
-        output.print_json({"id": first.workflow_id, "jobs": jobs})
+        output.print_json({"id": flow.id, "created": flow.created, "jobs": dict(flow)})
         return
-    output.note(f"{output.counted(len(jobs), 'job')} enqueued")
-    print(first.workflow_id)
+    output.note(
+        f"{output.counted(len(flow), 'job')} enqueued" if flow.created else "enqueued before, under this key"
+    )
+    print(flow.id)
 
 
 def _nodes(read: Json) -> list[dict[str, Any]]:

@@ -23,38 +23,6 @@ create table onceward.admission_private (
   constraint admission_private_pkey PRIMARY KEY (id)
 );
 -- row-level security: enabled and forced
-create table onceward.alert_private (
-  id uuid not null,
-  monitor text not null,
-  tenant text,
-  key text not null,
-  state text not null,
-  severity text not null,
-  worst text not null,
-  value numeric,
-  summary text not null,
-  detail jsonb,
-  seen bigint not null default 1,
-  first_seen_at timestamp with time zone not null,
-  last_seen_at timestamp with time zone not null,
-  opened_at timestamp with time zone,
-  clear_since timestamp with time zone,
-  told text,
-  reminders integer not null default 0,
-  remind_at timestamp with time zone,
-  acked_at timestamp with time zone,
-  acked_by text,
-  ack_note text,
-  closed_at timestamp with time zone,
-  closed_by text,
-  close_note text,
-  constraint alert_closed_has_time CHECK (((state = 'closed'::text) = (closed_at IS NOT NULL))),
-  constraint alert_open_has_time CHECK (((state = 'pending'::text) OR (opened_at IS NOT NULL))),
-  constraint alert_private_pkey PRIMARY KEY (id),
-  constraint alert_severity_known CHECK ((severity = ANY (ARRAY['info'::text, 'warning'::text, 'critical'::text]))),
-  constraint alert_state_known CHECK ((state = ANY (ARRAY['pending'::text, 'open'::text, 'closed'::text])))
-);
--- row-level security: enabled and forced
 create table onceward.archive_default (
   id uuid not null,
   tenant text not null,
@@ -169,24 +137,6 @@ create table onceward.attempt_private (
   constraint attempt_private_pkey PRIMARY KEY (job_id, epoch)
 ) partition by RANGE (job_id);
 -- row-level security: enabled and forced
-create table onceward.channel_private (
-  name text not null,
-  kind text not null,
-  tenant text,
-  severity text not null,
-  created_at timestamp with time zone not null,
-  created_by text not null,
-  constraint channel_kind_known CHECK ((kind = ANY (ARRAY['email'::text, 'slack'::text, 'telegram'::text, 'webhook'::text]))),
-  constraint channel_private_pkey PRIMARY KEY (name),
-  constraint channel_severity_known CHECK ((severity = ANY (ARRAY['info'::text, 'warning'::text, 'critical'::text])))
-);
--- row-level security: enabled and forced
-create table onceward.channel_target_private (
-  name text not null,
-  target jsonb not null,
-  constraint channel_target_private_pkey PRIMARY KEY (name)
-);
--- row-level security: enabled and forced
 create table onceward.code_private (
   only_row boolean not null default true,
   digest text not null,
@@ -253,17 +203,6 @@ create table onceward.event_private (
   emitted_at timestamp with time zone not null,
   expires_at timestamp with time zone not null,
   constraint event_private_pkey PRIMARY KEY (tenant, name)
-);
--- row-level security: enabled and forced
-create table onceward.hold_private (
-  tenant text not null,
-  held_at timestamp with time zone not null,
-  held_by text not null,
-  reason text not null,
-  released_at timestamp with time zone,
-  released_by text,
-  release_reason text,
-  constraint hold_private_pkey PRIMARY KEY (tenant, held_at)
 );
 -- row-level security: enabled and forced
 create table onceward.job_private (
@@ -336,54 +275,6 @@ create table onceward.migration_private (
   constraint migration_private_pkey PRIMARY KEY (version)
 );
 -- row-level security: enabled and forced
-create table onceward.monitor_private (
-  name text not null,
-  kind text not null,
-  function text,
-  source text not null,
-  app text,
-  description text not null,
-  enabled boolean not null default true,
-  every interval not null,
-  severity text not null,
-  hold_for interval not null,
-  clear_after interval not null,
-  remind_every interval,
-  timeout interval not null,
-  errors_allowed integer not null,
-  channels text[],
-  next_at timestamp with time zone not null,
-  last_run_at timestamp with time zone,
-  last_status text,
-  last_error text,
-  errors integer not null default 0,
-  created_at timestamp with time zone not null,
-  set_at timestamp with time zone,
-  set_by text,
-  constraint monitor_kind_known CHECK ((kind = ANY (ARRAY['sql'::text, 'python'::text]))),
-  constraint monitor_private_pkey PRIMARY KEY (name),
-  constraint monitor_severity_known CHECK ((severity = ANY (ARRAY['info'::text, 'warning'::text, 'critical'::text]))),
-  constraint monitor_source_known CHECK ((source = ANY (ARRAY['built in'::text, 'code'::text, 'person'::text]))),
-  constraint monitor_sql_has_function CHECK (((kind = 'sql'::text) = (function IS NOT NULL))),
-  constraint monitor_status_known CHECK ((last_status = ANY (ARRAY['ok'::text, 'firing'::text, 'error'::text])))
-) with (fillfactor=50);
--- row-level security: enabled and forced
-create table onceward.monitor_run_private (
-  id uuid not null,
-  monitor text not null,
-  started_at timestamp with time zone not null,
-  deadline timestamp with time zone not null,
-  ended_at timestamp with time zone,
-  status text not null,
-  took interval,
-  findings integer not null default 0,
-  result jsonb,
-  error text,
-  constraint monitor_run_ended_has_time CHECK (((status = 'running'::text) = (ended_at IS NULL))),
-  constraint monitor_run_private_pkey PRIMARY KEY (id),
-  constraint monitor_run_status_known CHECK ((status = ANY (ARRAY['running'::text, 'ok'::text, 'firing'::text, 'error'::text])))
-);
--- row-level security: enabled and forced
 create table onceward.payload_edit_private (
   job_id uuid not null,
   edited_at timestamp with time zone not null,
@@ -401,33 +292,6 @@ create table onceward.recheck_private (
   event text,
   constraint recheck_kind_known CHECK ((kind = ANY (ARRAY['job'::text, 'ended'::text, 'again'::text, 'event'::text]))),
   constraint recheck_private_pkey PRIMARY KEY (id)
-);
--- row-level security: enabled and forced
-create table onceward.removal_private (
-  id uuid not null,
-  kind text not null,
-  removed_at timestamp with time zone not null,
-  row_count bigint not null,
-  partitions text[] not null,
-  before timestamp with time zone not null,
-  constraint removal_private_pkey PRIMARY KEY (id)
-);
--- row-level security: enabled and forced
-create table onceward.retention_private (
-  kind text not null,
-  description text not null,
-  keep interval,
-  default_keep interval,
-  least_keep interval not null,
-  next_at timestamp with time zone not null,
-  last_run_at timestamp with time zone,
-  last_removed bigint,
-  last_note text,
-  kept jsonb not null default '{}'::jsonb,
-  set_at timestamp with time zone,
-  set_by text,
-  constraint retention_keep_is_enough CHECK ((keep >= least_keep)),
-  constraint retention_private_pkey PRIMARY KEY (kind)
 );
 -- row-level security: enabled and forced
 create table onceward.run_private (
@@ -494,19 +358,6 @@ create table onceward.schedule_private (
   constraint schedule_source_known CHECK ((source = ANY (ARRAY['code'::text, 'person'::text])))
 ) with (fillfactor=50);
 -- row-level security: enabled and forced
-create table onceward.silence_private (
-  id uuid not null,
-  alert_id uuid,
-  monitor text,
-  tenant text,
-  key text,
-  until timestamp with time zone not null,
-  reason text not null,
-  created_at timestamp with time zone not null,
-  created_by text not null,
-  constraint silence_private_pkey PRIMARY KEY (id)
-);
--- row-level security: enabled and forced
 create table onceward.step_default (
   job_id uuid not null,
   name text not null,
@@ -559,17 +410,6 @@ create table onceward.task_private (
   constraint task_private_pkey PRIMARY KEY (name)
 );
 -- row-level security: enabled and forced
-create table onceward.threshold_private (
-  monitor text not null,
-  name text not null,
-  unit text not null,
-  value numeric,
-  default_value numeric,
-  description text not null,
-  constraint threshold_private_pkey PRIMARY KEY (monitor, name),
-  constraint threshold_unit_known CHECK ((unit = ANY (ARRAY['seconds'::text, 'count'::text, 'share'::text, 'bytes'::text])))
-);
--- row-level security: enabled and forced
 create table onceward.tick_private (
   schedule_id uuid not null,
   slot text not null,
@@ -609,19 +449,12 @@ create table onceward.worker_private (
 
 -- indexes
 
-CREATE INDEX alert_closed_idx ON onceward.alert_private USING btree (closed_at) WHERE (closed_at IS NOT NULL);
-CREATE UNIQUE INDEX alert_open_idx ON onceward.alert_private USING btree (monitor, COALESCE(tenant, ''::text), key) WHERE (closed_at IS NULL);
 CREATE INDEX archive_default_workflow_id_idx ON onceward.archive_default USING btree (workflow_id) WHERE (workflow_id IS NOT NULL);
 CREATE INDEX archive_workflow_idx ON ONLY onceward.archive_private USING btree (workflow_id) WHERE (workflow_id IS NOT NULL);
-CREATE INDEX attempt_default_ended_at_idx ON onceward.attempt_default USING btree (ended_at) WHERE (error_type = 'LeaseExpired'::text);
-CREATE INDEX attempt_rescued_idx ON ONLY onceward.attempt_private USING btree (ended_at) WHERE (error_type = 'LeaseExpired'::text);
-CREATE INDEX delivery_ended_idx ON onceward.delivery_private USING btree (ended_at) WHERE (ended_at IS NOT NULL);
-CREATE INDEX delivery_open_idx ON onceward.delivery_private USING btree (created_at) WHERE (state = ANY (ARRAY['pending'::text, 'sending'::text]));
 CREATE INDEX delivery_trouble_idx ON onceward.delivery_private USING btree (state, id) WHERE (state = ANY (ARRAY['uncertain'::text, 'abandoned'::text]));
 CREATE INDEX dependency_after_idx ON onceward.dependency_private USING btree (after_id);
 CREATE INDEX dependency_outcome_idx ON onceward.dependency_private USING btree (job_id, outcome);
 CREATE INDEX event_expires_idx ON onceward.event_private USING btree (expires_at);
-CREATE UNIQUE INDEX hold_open_idx ON onceward.hold_private USING btree (tenant) WHERE (released_at IS NULL);
 CREATE INDEX job_awaits_idx ON onceward.job_private USING btree (tenant, awaits) WHERE (awaits IS NOT NULL);
 CREATE INDEX job_cancel_idx ON onceward.job_private USING btree (worker_id) WHERE ((state = 'running'::text) AND (cancel_at IS NOT NULL));
 CREATE INDEX job_dead_idx ON onceward.job_private USING btree (dead_at) WHERE (state = 'dead_letter'::text);
@@ -632,33 +465,20 @@ CREATE INDEX job_running_idx ON onceward.job_private USING btree (worker_id) WHE
 CREATE INDEX job_scheduled_idx ON onceward.job_private USING btree (run_at) WHERE (state = 'scheduled'::text);
 CREATE INDEX job_workflow_idx ON onceward.job_private USING btree (workflow_id) WHERE (workflow_id IS NOT NULL);
 CREATE INDEX key_expires_idx ON onceward.key_private USING btree (expires_at) WHERE (expires_at IS NOT NULL);
-CREATE INDEX monitor_next_idx ON onceward.monitor_private USING btree (next_at) WHERE enabled;
-CREATE INDEX monitor_run_old_idx ON onceward.monitor_run_private USING btree (started_at);
-CREATE UNIQUE INDEX monitor_run_open_idx ON onceward.monitor_run_private USING btree (monitor) WHERE (ended_at IS NULL);
-CREATE INDEX monitor_run_recent_idx ON onceward.monitor_run_private USING btree (monitor, started_at DESC);
-CREATE INDEX payload_edit_old_idx ON onceward.payload_edit_private USING btree (edited_at);
-CREATE INDEX removal_old_idx ON onceward.removal_private USING btree (removed_at);
 CREATE INDEX run_old_idx ON onceward.run_private USING btree (since);
 CREATE INDEX schedule_next_idx ON onceward.schedule_private USING btree (next_at) WHERE (paused_at IS NULL);
-CREATE INDEX silence_until_idx ON onceward.silence_private USING btree (until);
 CREATE INDEX tick_old_idx ON onceward.tick_private USING btree (ticked_at);
 CREATE INDEX tick_recent_idx ON onceward.tick_private USING btree (schedule_id, ticked_at DESC);
-CREATE INDEX tick_trouble_idx ON onceward.tick_private USING btree (ticked_at) WHERE (outcome = ANY (ARRAY['missed'::text, 'failed'::text]));
 
 -- row-level security
 
 create policy owner_all on onceward.admission_private for all to onceward_owner using (true) with check (true);
-create policy own_tenant on onceward.alert_private for select to onceward_auditor, onceward_operator, onceward_producer, onceward_worker using (((tenant = ( SELECT onceward.current_tenant() AS current_tenant)) OR ( SELECT onceward.sees_all_tenants() AS sees_all_tenants)));
-create policy owner_all on onceward.alert_private for all to onceward_owner using (true) with check (true);
 create policy owner_all on onceward.archive_default for all to onceward_owner using (true) with check (true);
 create policy own_tenant on onceward.archive_private for select to onceward_auditor, onceward_operator, onceward_producer, onceward_worker using (((tenant = ( SELECT onceward.current_tenant() AS current_tenant)) OR ( SELECT onceward.sees_all_tenants() AS sees_all_tenants)));
 create policy owner_all on onceward.archive_private for all to onceward_owner using (true) with check (true);
 create policy owner_all on onceward.attempt_default for all to onceward_owner using (true) with check (true);
 create policy own_tenant on onceward.attempt_private for select to onceward_auditor, onceward_operator, onceward_producer, onceward_worker using (((tenant = ( SELECT onceward.current_tenant() AS current_tenant)) OR ( SELECT onceward.sees_all_tenants() AS sees_all_tenants)));
 create policy owner_all on onceward.attempt_private for all to onceward_owner using (true) with check (true);
-create policy own_tenant on onceward.channel_private for select to onceward_auditor, onceward_operator, onceward_producer, onceward_worker using (((tenant = ( SELECT onceward.current_tenant() AS current_tenant)) OR ( SELECT onceward.sees_all_tenants() AS sees_all_tenants)));
-create policy owner_all on onceward.channel_private for all to onceward_owner using (true) with check (true);
-create policy owner_all on onceward.channel_target_private for all to onceward_owner using (true) with check (true);
 create policy everyone_reads on onceward.code_private for select to onceward_auditor, onceward_operator, onceward_producer, onceward_worker using (true);
 create policy owner_all on onceward.code_private for all to onceward_owner using (true) with check (true);
 create policy owner_all on onceward.concurrency_private for all to onceward_owner using (true) with check (true);
@@ -668,8 +488,6 @@ create policy owner_all on onceward.delivery_private for all to onceward_owner u
 create policy owner_all on onceward.dependency_private for all to onceward_owner using (true) with check (true);
 create policy own_tenant on onceward.event_private for select to onceward_auditor, onceward_operator, onceward_producer, onceward_worker using (((tenant = ( SELECT onceward.current_tenant() AS current_tenant)) OR ( SELECT onceward.sees_all_tenants() AS sees_all_tenants)));
 create policy owner_all on onceward.event_private for all to onceward_owner using (true) with check (true);
-create policy own_tenant on onceward.hold_private for select to onceward_auditor, onceward_operator, onceward_producer, onceward_worker using (((tenant = ( SELECT onceward.current_tenant() AS current_tenant)) OR ( SELECT onceward.sees_all_tenants() AS sees_all_tenants)));
-create policy owner_all on onceward.hold_private for all to onceward_owner using (true) with check (true);
 create policy own_tenant on onceward.job_private for select to onceward_auditor, onceward_operator, onceward_producer, onceward_worker using (((tenant = ( SELECT onceward.current_tenant() AS current_tenant)) OR ( SELECT onceward.sees_all_tenants() AS sees_all_tenants)));
 create policy owner_all on onceward.job_private for all to onceward_owner using (true) with check (true);
 create policy owner_all on onceward.key_private for all to onceward_owner using (true) with check (true);
@@ -677,30 +495,18 @@ create policy everyone_reads on onceward.lane_private for select to onceward_aud
 create policy owner_all on onceward.lane_private for all to onceward_owner using (true) with check (true);
 create policy everyone_reads on onceward.migration_private for select to onceward_auditor, onceward_operator, onceward_producer, onceward_worker using (true);
 create policy owner_all on onceward.migration_private for all to onceward_owner using (true) with check (true);
-create policy everyone_reads on onceward.monitor_private for select to onceward_auditor, onceward_operator, onceward_producer, onceward_worker using (true);
-create policy owner_all on onceward.monitor_private for all to onceward_owner using (true) with check (true);
-create policy all_tenants on onceward.monitor_run_private for select to onceward_auditor, onceward_operator, onceward_worker using (( SELECT onceward.sees_all_tenants() AS sees_all_tenants));
-create policy owner_all on onceward.monitor_run_private for all to onceward_owner using (true) with check (true);
 create policy own_tenant on onceward.payload_edit_private for select to onceward_auditor, onceward_operator, onceward_producer, onceward_worker using (((tenant = ( SELECT onceward.current_tenant() AS current_tenant)) OR ( SELECT onceward.sees_all_tenants() AS sees_all_tenants)));
 create policy owner_all on onceward.payload_edit_private for all to onceward_owner using (true) with check (true);
 create policy owner_all on onceward.recheck_private for all to onceward_owner using (true) with check (true);
-create policy everyone_reads on onceward.removal_private for select to onceward_auditor, onceward_operator, onceward_producer, onceward_worker using (true);
-create policy owner_all on onceward.removal_private for all to onceward_owner using (true) with check (true);
-create policy everyone_reads on onceward.retention_private for select to onceward_auditor, onceward_operator, onceward_producer, onceward_worker using (true);
-create policy owner_all on onceward.retention_private for all to onceward_owner using (true) with check (true);
 create policy own_tenant on onceward.run_private for select to onceward_auditor, onceward_operator, onceward_producer, onceward_worker using (((tenant = ( SELECT onceward.current_tenant() AS current_tenant)) OR ( SELECT onceward.sees_all_tenants() AS sees_all_tenants)));
 create policy owner_all on onceward.run_private for all to onceward_owner using (true) with check (true);
 create policy own_tenant on onceward.schedule_private for select to onceward_auditor, onceward_operator, onceward_producer, onceward_worker using (((tenant = ( SELECT onceward.current_tenant() AS current_tenant)) OR ( SELECT onceward.sees_all_tenants() AS sees_all_tenants)));
 create policy owner_all on onceward.schedule_private for all to onceward_owner using (true) with check (true);
-create policy own_tenant on onceward.silence_private for select to onceward_auditor, onceward_operator, onceward_producer, onceward_worker using (((tenant = ( SELECT onceward.current_tenant() AS current_tenant)) OR ( SELECT onceward.sees_all_tenants() AS sees_all_tenants)));
-create policy owner_all on onceward.silence_private for all to onceward_owner using (true) with check (true);
 create policy owner_all on onceward.step_default for all to onceward_owner using (true) with check (true);
 create policy own_tenant on onceward.step_private for select to onceward_auditor, onceward_operator, onceward_producer, onceward_worker using (((tenant = ( SELECT onceward.current_tenant() AS current_tenant)) OR ( SELECT onceward.sees_all_tenants() AS sees_all_tenants)));
 create policy owner_all on onceward.step_private for all to onceward_owner using (true) with check (true);
 create policy everyone_reads on onceward.task_private for select to onceward_auditor, onceward_operator, onceward_producer, onceward_worker using (true);
 create policy owner_all on onceward.task_private for all to onceward_owner using (true) with check (true);
-create policy everyone_reads on onceward.threshold_private for select to onceward_auditor, onceward_operator, onceward_producer, onceward_worker using (true);
-create policy owner_all on onceward.threshold_private for all to onceward_owner using (true) with check (true);
 create policy own_tenant on onceward.tick_private for select to onceward_auditor, onceward_operator, onceward_producer, onceward_worker using (((tenant = ( SELECT onceward.current_tenant() AS current_tenant)) OR ( SELECT onceward.sees_all_tenants() AS sees_all_tenants)));
 create policy owner_all on onceward.tick_private for all to onceward_owner using (true) with check (true);
 create policy everyone_reads on onceward.worker_private for select to onceward_auditor, onceward_operator, onceward_producer, onceward_worker using (true);
@@ -708,39 +514,6 @@ create policy owner_all on onceward.worker_private for all to onceward_owner usi
 
 -- views
 
-create view onceward.alerts with (security_invoker=true) as
- SELECT id,
-    monitor,
-    tenant,
-    key,
-        CASE
-            WHEN state = 'closed'::text THEN 'closed'::text
-            WHEN acked_at IS NOT NULL THEN 'acknowledged'::text
-            ELSE 'open'::text
-        END AS state,
-    severity,
-    worst,
-    value,
-    summary,
-    detail,
-    seen,
-    first_seen_at,
-    opened_at,
-    last_seen_at,
-    clear_since,
-    told IS NOT NULL AS notified,
-    reminders,
-    acked_at,
-    acked_by,
-    ack_note,
-    ( SELECT max(s.until) AS max
-           FROM onceward.silence_private s
-          WHERE a.closed_at IS NULL AND s.until > onceward.now() AND (s.alert_id IS NULL OR s.alert_id = a.id) AND (s.monitor IS NULL OR s.monitor = a.monitor) AND (s.tenant IS NULL OR s.tenant = a.tenant) AND (s.key IS NULL OR s.key = a.key)) AS silenced_until,
-    closed_at,
-    closed_by,
-    close_note
-   FROM onceward.alert_private a
-  WHERE state <> 'pending'::text;
 create view onceward.attempts with (security_invoker=true) as
  SELECT a.job_id,
     a.epoch,
@@ -794,14 +567,6 @@ UNION ALL
     NULL::timestamp with time zone AS retry_at
    FROM onceward.archive_private d
   WHERE d.state = 'done'::text;
-create view onceward.channels with (security_invoker=true) as
- SELECT name,
-    kind,
-    tenant,
-    severity,
-    created_at,
-    created_by
-   FROM onceward.channel_private c;
 create view onceward.dead_letters with (security_invoker=true) as
  SELECT id,
     tenant,
@@ -906,16 +671,6 @@ create view onceward.events with (security_invoker=true) as
     expires_at
    FROM onceward.event_private e
   WHERE expires_at > onceward.now();
-create view onceward.holds with (security_invoker=true) as
- SELECT tenant,
-    released_at IS NULL AS active,
-    held_at,
-    held_by,
-    reason,
-    released_at,
-    released_by,
-    release_reason
-   FROM onceward.hold_private h;
 create view onceward.jobs with (security_invoker=true) as
  SELECT j.id,
     j.tenant,
@@ -1013,48 +768,6 @@ create view onceward.lanes with (security_invoker=true) as
             min(j.run_at) FILTER (WHERE j.state = 'ready'::text) AS oldest_ready_at
            FROM onceward.job_private j
           GROUP BY j.lane) c ON c.lane = l.name;
-create view onceward.monitor_runs with (security_invoker=true) as
- SELECT id,
-    monitor,
-    started_at,
-    ended_at,
-    status,
-    took,
-    findings,
-    result,
-    error
-   FROM onceward.monitor_run_private r;
-create view onceward.monitors with (security_invoker=true) as
- SELECT name,
-    kind,
-    source,
-    app,
-    function,
-    description,
-    enabled,
-    every,
-    severity,
-    hold_for,
-    clear_after,
-    remind_every,
-    timeout,
-    errors_allowed,
-    channels,
-    ( SELECT COALESCE(jsonb_object_agg(t.name, t.value ORDER BY t.name), '{}'::jsonb) AS "coalesce"
-           FROM onceward.threshold_private t
-          WHERE t.monitor = m.name) AS thresholds,
-        CASE
-            WHEN enabled THEN next_at
-            ELSE NULL::timestamp with time zone
-        END AS next_at,
-    last_run_at,
-    last_status,
-    last_error,
-    errors,
-    created_at,
-    set_at,
-    set_by
-   FROM onceward.monitor_private m;
 create view onceward.partial_completions with (security_invoker=true) as
  SELECT j.id AS job_id,
     j.tenant,
@@ -1085,27 +798,6 @@ create view onceward.payload_edits with (security_invoker=true) as
     edited_by,
     payload_before
    FROM onceward.payload_edit_private e;
-create view onceward.removals with (security_invoker=true) as
- SELECT id,
-    kind,
-    removed_at,
-    row_count,
-    partitions,
-    before
-   FROM onceward.removal_private r;
-create view onceward.retention with (security_invoker=true) as
- SELECT kind,
-    description,
-    keep,
-    default_keep,
-    least_keep,
-    next_at,
-    last_run_at,
-    last_removed,
-    last_note,
-    set_at,
-    set_by
-   FROM onceward.retention_private r;
 create view onceward.runs with (security_invoker=true) as
  SELECT tenant,
     key,
@@ -1168,18 +860,6 @@ create view onceward.schedules with (security_invoker=true) as
     last_outcome,
     last_job_id
    FROM onceward.schedule_private s;
-create view onceward.silences with (security_invoker=true) as
- SELECT id,
-    alert_id,
-    monitor,
-    tenant,
-    key,
-    until,
-    until > onceward.now() AS active,
-    reason,
-    created_at,
-    created_by
-   FROM onceward.silence_private s;
 create view onceward.steps with (security_invoker=true) as
  SELECT s.job_id,
     s.name,
@@ -1213,14 +893,6 @@ create view onceward.tasks with (security_invoker=true) as
     first_seen_at,
     last_seen_at
    FROM onceward.task_private t;
-create view onceward.thresholds with (security_invoker=true) as
- SELECT monitor,
-    name,
-    unit,
-    value,
-    default_value,
-    description
-   FROM onceward.threshold_private t;
 create view onceward.ticks with (security_invoker=true) as
  SELECT schedule_id,
     tenant,
@@ -1325,16 +997,10 @@ create view onceward.workflows with (security_invoker=true) as
 
 -- functions
 
-create function onceward.ack_alert(p_alert_id uuid, p_note text DEFAULT NULL::text)
-  returns boolean language plpgsql volatile security definer set search_path=pg_catalog, pg_temp;
-create function onceward.add_channel(p_name text, p_kind text, p_target jsonb, p_severity text DEFAULT 'warning'::text, p_tenant text DEFAULT NULL::text)
-  returns boolean language plpgsql volatile security definer set search_path=pg_catalog, pg_temp;
 create function onceward.add_dependencies(p_job_ids uuid[], p_after uuid[])
   returns void language plpgsql volatile set search_path=pg_catalog, pg_temp;
 create function onceward.add_lane(p_name text, p_max_payload_bytes integer DEFAULT NULL::integer, p_max_result_bytes integer DEFAULT NULL::integer)
   returns boolean language plpgsql volatile security definer set search_path=pg_catalog, pg_temp;
-create function onceward.add_monitor(p_name text, p_function regprocedure, p_every interval DEFAULT '00:01:00'::interval, p_thresholds jsonb DEFAULT '[]'::jsonb, p_severity text DEFAULT 'warning'::text, p_hold_for interval DEFAULT '00:00:00'::interval, p_clear_after interval DEFAULT '00:00:00'::interval, p_remind_every interval DEFAULT '04:00:00'::interval, p_timeout interval DEFAULT '00:00:30'::interval, p_description text DEFAULT NULL::text)
-  returns text language plpgsql volatile set search_path=pg_catalog, pg_temp;
 create function onceward.add_schedule(p_name text, p_task text, p_spec text, p_zone text DEFAULT NULL::text, p_payload jsonb DEFAULT '{}'::jsonb, p_lane text DEFAULT 'default'::text, p_priority integer DEFAULT 0, p_max_attempts integer DEFAULT 8, p_retry jsonb DEFAULT NULL::jsonb, p_timeout interval DEFAULT NULL::interval, p_expires_in interval DEFAULT NULL::interval, p_missed text DEFAULT 'latest'::text, p_catch_up integer DEFAULT 1000, p_grace interval DEFAULT '00:01:00'::interval, p_overlap text DEFAULT 'skip'::text, p_jitter interval DEFAULT '00:00:00'::interval, p_tenant text DEFAULT NULL::text)
   returns TABLE(outcome text, next_slot text, next_at timestamp with time zone) language plpgsql volatile security definer set search_path=pg_catalog, pg_temp;
 create function onceward.admit(p_keys jsonb)
@@ -1345,10 +1011,6 @@ create function onceward.alert_content(p_kind text, p_content jsonb, p_subject t
   returns jsonb language sql immutable set search_path=pg_catalog, pg_temp;
 create function onceward.alert_delivery(p_delivery_id uuid)
   returns void language plpgsql volatile set search_path=pg_catalog, pg_temp;
-create function onceward.alert_notice(p_kind text, p_target jsonb, p_alert onceward.alert_private, p_event text, p_subject text)
-  returns jsonb language sql stable set search_path=pg_catalog, pg_temp;
-create function onceward.apply_findings(p_monitor onceward.monitor_private, p_findings jsonb)
-  returns integer language plpgsql volatile set search_path=pg_catalog, pg_temp;
 create function onceward.archive_one(p_job_id uuid, p_state text, p_note text)
   returns void language plpgsql volatile set search_path=pg_catalog, pg_temp;
 create function onceward.ask_admission(p_tenant text, p_key text)
@@ -1359,18 +1021,12 @@ create function onceward.bad_argument(p_name text, p_value text, p_rule text, p_
   returns void language plpgsql immutable set search_path=pg_catalog, pg_temp;
 create function onceward.bad_content(p_field text, p_rule text, p_hint text DEFAULT NULL::text)
   returns void language plpgsql immutable set search_path=pg_catalog, pg_temp;
-create function onceward.begin_check(p_monitor onceward.monitor_private)
-  returns uuid language plpgsql volatile set search_path=pg_catalog, pg_temp;
-create function onceward.begin_checks(p_limit integer DEFAULT 10, p_python text[] DEFAULT '{}'::text[])
-  returns TABLE(run_id uuid, monitor text, kind text, thresholds jsonb, timeout interval) language plpgsql volatile security definer set search_path=pg_catalog, pg_temp;
 create function onceward.begin_delivery(p_job_id uuid, p_epoch bigint, p_provider text DEFAULT NULL::text)
   returns TABLE(kind text, key text, tenant text, content jsonb, tries integer, first_try_at timestamp with time zone, sending_at timestamp with time zone, unclear_since timestamp with time zone, unclear_provider text) language plpgsql volatile security definer set lock_timeout=2s set search_path=pg_catalog, pg_temp;
 create function onceward.begin_run(p_key text, p_holder text, p_lease interval DEFAULT '00:05:00'::interval, p_tenant text DEFAULT NULL::text, p_token uuid DEFAULT NULL::uuid)
   returns TABLE(acquired boolean, state text, epoch bigint, attempt integer, holder text, since timestamp with time zone, expires_at timestamp with time zone, finished_at timestamp with time zone, result jsonb, error text) language plpgsql volatile security definer set search_path=pg_catalog, pg_temp;
-create function onceward.builtin_monitors()
-  returns TABLE(name text, function text, every interval, hold_for interval, clear_after interval, description text) language sql immutable set search_path=pg_catalog, pg_temp;
-create function onceward.builtin_thresholds()
-  returns TABLE(monitor text, name text, unit text, value numeric, description text) language sql immutable set search_path=pg_catalog, pg_temp;
+create function onceward.call_back(p_worker_id uuid, p_lanes text[])
+  returns void language sql volatile set search_path=pg_catalog, pg_temp;
 create function onceward.caller()
   returns name language sql stable;
 create function onceward.cancel(p_job_id uuid, p_reason text DEFAULT NULL::text, p_epoch bigint DEFAULT NULL::bigint)
@@ -1385,26 +1041,16 @@ create function onceward.check_address(p_content jsonb, p_field text, p_required
   returns void language plpgsql immutable set search_path=pg_catalog, pg_temp;
 create function onceward.check_after(p_tenant text, p_after uuid[], p_policy text, p_workflow_id uuid)
   returns uuid language plpgsql stable set enable_hashjoin=off set enable_mergejoin=off set enable_seqscan=off set jit=off set search_path=pg_catalog, pg_temp;
+create function onceward.check_after_policy(p_policy text)
+  returns void language plpgsql immutable set search_path=pg_catalog, pg_temp;
 create function onceward.check_alerts_to(p_alerts_to jsonb)
   returns void language plpgsql immutable set search_path=pg_catalog, pg_temp;
-create function onceward.check_bloat(p_thresholds jsonb)
-  returns TABLE(key text, severity text, value numeric, summary text, detail jsonb) language sql stable set search_path=pg_catalog, pg_temp;
-create function onceward.check_dead_letters(p_thresholds jsonb)
-  returns TABLE(tenant text, key text, severity text, value numeric, summary text, detail jsonb) language sql stable set search_path=pg_catalog, pg_temp;
 create function onceward.check_delivery(p_kind text, p_content jsonb)
   returns void language plpgsql immutable set search_path=pg_catalog, pg_temp;
-create function onceward.check_delivery_backlog(p_thresholds jsonb)
-  returns TABLE(tenant text, key text, severity text, value numeric, summary text) language sql stable set search_path=pg_catalog, pg_temp;
-create function onceward.check_delivery_trouble(p_thresholds jsonb)
-  returns TABLE(tenant text, key text, severity text, value numeric, summary text, detail jsonb) language sql stable set search_path=pg_catalog, pg_temp;
-create function onceward.check_disk(p_thresholds jsonb)
-  returns TABLE(key text, severity text, value numeric, summary text) language plpgsql stable set search_path=pg_catalog, pg_temp;
 create function onceward.check_email(p_content jsonb)
   returns void language plpgsql immutable set search_path=pg_catalog, pg_temp;
 create function onceward.check_event_name(p_name text)
   returns void language plpgsql immutable set search_path=pg_catalog, pg_temp;
-create function onceward.check_failure_rate(p_thresholds jsonb)
-  returns TABLE(tenant text, key text, severity text, value numeric, summary text) language sql stable set search_path=pg_catalog, pg_temp;
 create function onceward.check_job_arguments(p_task text, p_priority integer, p_run_at timestamp with time zone, p_expires_at timestamp with time zone, p_timeout interval, p_max_attempts integer, p_retry jsonb, p_tenant text, p_concurrency_key text, p_concurrency_limit integer, p_headers jsonb)
   returns void language plpgsql stable set search_path=pg_catalog, pg_temp;
 create function onceward.check_join(p_job_id uuid, p_job_ids uuid[])
@@ -1415,52 +1061,24 @@ create function onceward.check_lease(p_lease interval)
   returns void language plpgsql immutable set search_path=pg_catalog, pg_temp;
 create function onceward.check_limit(p_limit integer)
   returns void language plpgsql immutable set search_path=pg_catalog, pg_temp;
-create function onceward.check_long_running(p_thresholds jsonb)
-  returns TABLE(tenant text, key text, severity text, value numeric, summary text, detail jsonb) language sql stable set search_path=pg_catalog, pg_temp;
-create function onceward.check_missed_ticks(p_thresholds jsonb)
-  returns TABLE(tenant text, key text, severity text, value numeric, summary text) language sql stable set search_path=pg_catalog, pg_temp;
-create function onceward.check_monitor_settings(p_every interval, p_severity text, p_hold_for interval, p_clear_after interval, p_remind_every interval, p_timeout interval, p_errors_allowed integer)
-  returns void language plpgsql immutable set search_path=pg_catalog, pg_temp;
-create function onceward.check_monitors(p_limit integer DEFAULT 100)
-  returns TABLE(monitor text, status text) language plpgsql volatile security definer set search_path=pg_catalog, pg_temp;
-create function onceward.check_monitors_overdue(p_thresholds jsonb)
-  returns TABLE(key text, severity text, value numeric, summary text) language sql stable set search_path=pg_catalog, pg_temp;
 create function onceward.check_nodes(p_nodes jsonb)
   returns void language plpgsql immutable set search_path=pg_catalog, pg_temp;
-create function onceward.check_partial_completions(p_thresholds jsonb)
-  returns TABLE(tenant text, key text, severity text, value numeric, summary text, detail jsonb) language sql stable set search_path=pg_catalog, pg_temp;
 create function onceward.check_payload(p_payload jsonb)
   returns void language plpgsql immutable set search_path=pg_catalog, pg_temp;
-create function onceward.check_pinned_xmin(p_thresholds jsonb)
-  returns TABLE(key text, severity text, value numeric, summary text, detail jsonb) language sql stable set search_path=pg_catalog, pg_temp;
-create function onceward.check_ready_age(p_thresholds jsonb)
-  returns TABLE(key text, severity text, value numeric, summary text, detail jsonb) language sql stable set search_path=pg_catalog, pg_temp;
-create function onceward.check_rescued(p_thresholds jsonb)
-  returns TABLE(tenant text, key text, severity text, value numeric, summary text, detail jsonb) language sql stable set search_path=pg_catalog, pg_temp;
 create function onceward.check_result_size(p_job_id uuid, p_result jsonb)
-  returns void language plpgsql stable set search_path=pg_catalog, pg_temp;
-create function onceward.check_retention_kind(p_kind text)
   returns void language plpgsql stable set search_path=pg_catalog, pg_temp;
 create function onceward.check_retry(p_retry jsonb)
   returns void language plpgsql immutable set search_path=pg_catalog, pg_temp;
-create function onceward.check_retry_rate(p_thresholds jsonb)
-  returns TABLE(tenant text, key text, severity text, value numeric, summary text) language sql stable set search_path=pg_catalog, pg_temp;
 create function onceward.check_run_at(p_run_at timestamp with time zone)
   returns void language plpgsql stable set search_path=pg_catalog, pg_temp;
 create function onceward.check_schedule(p_row onceward.schedule_private)
   returns void language plpgsql stable set search_path=pg_catalog, pg_temp;
-create function onceward.check_severity(p_name text, p_severity text)
-  returns void language plpgsql immutable set search_path=pg_catalog, pg_temp;
 create function onceward.check_step_name(p_name text)
   returns void language plpgsql immutable set search_path=pg_catalog, pg_temp;
-create function onceward.check_stuck(p_thresholds jsonb)
-  returns TABLE(tenant text, key text, severity text, value numeric, summary text, detail jsonb) language sql stable set search_path=pg_catalog, pg_temp;
 create function onceward.check_tenant(p_tenant text, p_what text DEFAULT 'job'::text)
   returns void language plpgsql stable set search_path=pg_catalog, pg_temp;
 create function onceward.check_text(p_content jsonb, p_field text, p_most integer, p_required boolean, p_header boolean DEFAULT false)
   returns void language plpgsql immutable set search_path=pg_catalog, pg_temp;
-create function onceward.check_workers(p_thresholds jsonb)
-  returns TABLE(key text, severity text, value numeric, summary text, detail jsonb) language sql stable set search_path=pg_catalog, pg_temp;
 create function onceward.check_zone(p_zone text)
   returns void language plpgsql stable set search_path=pg_catalog, pg_temp;
 create function onceward.claim(p_worker_id uuid, p_lanes text[] DEFAULT ARRAY['default'::text], p_max integer DEFAULT 1)
@@ -1469,14 +1087,10 @@ create function onceward.claim_lane(p_worker_id uuid, p_lane text, p_max integer
   returns SETOF onceward.job_private language plpgsql volatile set enable_bitmapscan=off set enable_hashjoin=off set enable_indexscan=on set enable_mergejoin=off set enable_nestloop=on set enable_seqscan=off set enable_sort=off set enable_tidscan=on set jit=off set plan_cache_mode=force_generic_plan set search_path=pg_catalog, pg_temp;
 create function onceward.claim_lanes(p_worker_id uuid, p_lanes text[], p_limits integer[], p_max integer, p_floors jsonb)
   returns SETOF onceward.job_private language plpgsql volatile set search_path=pg_catalog, pg_temp;
-create function onceward.close_alert(p_alert_id uuid, p_note text)
-  returns boolean language plpgsql volatile security definer set search_path=pg_catalog, pg_temp;
 create function onceward.complete(p_job_id uuid, p_epoch bigint, p_result jsonb DEFAULT NULL::jsonb)
   returns void language plpgsql volatile security definer set lock_timeout=2s set search_path=pg_catalog, pg_temp;
 create function onceward.count_ticks(p_plan jsonb, p_after timestamp with time zone, p_until timestamp with time zone)
   returns bigint language plpgsql stable set search_path=pg_catalog, pg_temp;
-create function onceward.counted(p_count numeric, p_noun text)
-  returns text language sql immutable set search_path=pg_catalog, pg_temp;
 create function onceward.cron_field(p_field text, p_text text, p_low integer, p_high integer, p_names text[])
   returns integer[] language plpgsql immutable set search_path=pg_catalog, pg_temp;
 create function onceward.cron_plan(p_spec text, p_zone text)
@@ -1491,14 +1105,8 @@ create function onceward.decide_delivery(p_delivery_id uuid, p_decision text, p_
   returns text language plpgsql volatile security definer set search_path=pg_catalog, pg_temp;
 create function onceward.decide_waiting(p_job_ids uuid[])
   returns integer language plpgsql volatile set enable_hashjoin=off set enable_mergejoin=off set enable_seqscan=off set jit=off set search_path=pg_catalog, pg_temp;
-create function onceward.declare_builtins()
-  returns void language plpgsql volatile set search_path=pg_catalog, pg_temp;
 create function onceward.declare_lanes(p_names text[])
   returns integer language plpgsql volatile security definer set search_path=pg_catalog, pg_temp;
-create function onceward.declare_monitors(p_app text, p_monitors jsonb)
-  returns TABLE(name text, outcome text) language plpgsql volatile security definer set search_path=pg_catalog, pg_temp;
-create function onceward.declare_retention()
-  returns void language sql volatile set search_path=pg_catalog, pg_temp;
 create function onceward.declare_schedules(p_app text, p_schedules jsonb)
   returns TABLE(name text, outcome text) language plpgsql volatile security definer set search_path=pg_catalog, pg_temp;
 create function onceward.deliver(p_kind text, p_key text, p_content jsonb, p_tenant text DEFAULT NULL::text, p_run_at timestamp with time zone DEFAULT NULL::timestamp with time zone, p_expires_at timestamp with time zone DEFAULT NULL::timestamp with time zone, p_priority integer DEFAULT 0, p_retry jsonb DEFAULT NULL::jsonb, p_max_attempts integer DEFAULT NULL::integer, p_alerts_to jsonb DEFAULT NULL::jsonb)
@@ -1509,36 +1117,16 @@ create function onceward.delivery_follows(p_job_id uuid, p_job_state text, p_err
   returns void language plpgsql volatile set search_path=pg_catalog, pg_temp;
 create function onceward.delivery_retry(p_kind text)
   returns jsonb language sql immutable set search_path=pg_catalog, pg_temp;
-create function onceward.disable_monitor(p_name text)
-  returns boolean language plpgsql volatile security definer set search_path=pg_catalog, pg_temp;
-create function onceward.drop_alerts(p_monitor text, p_why text)
-  returns void language sql volatile set search_path=pg_catalog, pg_temp;
-create function onceward.drop_channel(p_name text)
-  returns void language plpgsql volatile security definer set search_path=pg_catalog, pg_temp;
-create function onceward.drop_days(p_parent text, p_days text[], p_may_go text, p_before timestamp with time zone, p_held text[], p_stay bigint)
-  returns void language plpgsql volatile set search_path=pg_catalog, pg_temp;
 create function onceward.drop_edges(p_job_ids uuid[])
   returns void language sql volatile set search_path=pg_catalog, pg_temp;
-create function onceward.drop_monitor(p_name text)
-  returns void language plpgsql volatile security definer set search_path=pg_catalog, pg_temp;
 create function onceward.drop_schedule(p_name text, p_tenant text DEFAULT NULL::text)
   returns void language plpgsql volatile security definer set search_path=pg_catalog, pg_temp;
 create function onceward.emit_event(p_name text, p_payload jsonb DEFAULT NULL::jsonb, p_tenant text DEFAULT NULL::text, p_keep interval DEFAULT '30 days'::interval)
-  returns boolean language plpgsql volatile security definer set search_path=pg_catalog, pg_temp;
-create function onceward.enable_monitor(p_name text)
   returns boolean language plpgsql volatile security definer set search_path=pg_catalog, pg_temp;
 create function onceward.end_attempt(p_job onceward.job_private, p_state text, p_run_at timestamp with time zone, p_error jsonb)
   returns void language plpgsql volatile set search_path=pg_catalog, pg_temp;
 create function onceward.end_cancelled(p_job onceward.job_private, p_reason text)
   returns void language plpgsql volatile set search_path=pg_catalog, pg_temp;
-create function onceward.end_check(p_run_id uuid, p_findings jsonb, p_error text, p_took interval)
-  returns text language plpgsql volatile set search_path=pg_catalog, pg_temp;
-create function onceward.end_check_badly(p_monitor onceward.monitor_private, p_run_id uuid, p_error text, p_took interval)
-  returns void language plpgsql volatile set search_path=pg_catalog, pg_temp;
-create function onceward.end_lost_checks(p_limit integer)
-  returns void language plpgsql volatile set search_path=pg_catalog, pg_temp;
-create function onceward.end_silence(p_silence_id uuid)
-  returns boolean language plpgsql volatile security definer set search_path=pg_catalog, pg_temp;
 create function onceward.end_suspended(p_job onceward.job_private, p_state text, p_run_at timestamp with time zone, p_awaits text)
   returns void language plpgsql volatile set search_path=pg_catalog, pg_temp;
 create function onceward.end_waiting(p_job_id uuid, p_why text)
@@ -1547,16 +1135,12 @@ create function onceward.enqueue(p_task text, p_payload jsonb DEFAULT '{}'::json
   returns TABLE(job_id uuid, created boolean, answer text, until timestamp with time zone, reason text) language plpgsql volatile security definer set search_path=pg_catalog, pg_temp;
 create function onceward.enqueue_many(p_task text, p_payloads jsonb[], p_keys text[] DEFAULT NULL::text[], p_lane text DEFAULT 'default'::text, p_priority integer DEFAULT 0, p_run_at timestamp with time zone DEFAULT NULL::timestamp with time zone, p_expires_at timestamp with time zone DEFAULT NULL::timestamp with time zone, p_timeout interval DEFAULT NULL::interval, p_key_window text DEFAULT 'live'::text, p_concurrency_key text DEFAULT NULL::text, p_concurrency_limit integer DEFAULT 1, p_max_attempts integer DEFAULT 8, p_retry jsonb DEFAULT NULL::jsonb, p_tenant text DEFAULT NULL::text, p_headers jsonb DEFAULT NULL::jsonb, p_after uuid[] DEFAULT NULL::uuid[], p_after_policy text DEFAULT 'fail'::text, p_workflow_id uuid DEFAULT NULL::uuid, p_parent_id uuid DEFAULT NULL::uuid)
   returns TABLE(job_id uuid, created boolean) language plpgsql volatile security definer set search_path=pg_catalog, pg_temp;
-create function onceward.enqueue_workflow(p_nodes jsonb, p_tenant text DEFAULT NULL::text)
-  returns TABLE(node text, job_id uuid) language plpgsql volatile security definer set search_path=pg_catalog, pg_temp;
+create function onceward.enqueue_workflow(p_nodes jsonb, p_tenant text DEFAULT NULL::text, p_key text DEFAULT NULL::text, p_key_window text DEFAULT 'forever'::text)
+  returns TABLE(node text, job_id uuid, workflow_id uuid, created boolean) language plpgsql volatile security definer set search_path=pg_catalog, pg_temp;
 create function onceward.ensure_partitions(p_days_ahead integer DEFAULT 14)
   returns integer language plpgsql volatile security definer set TimeZone=UTC set lock_timeout=2s set search_path=pg_catalog, pg_temp;
 create function onceward.enter_delivery(p_kind text, p_key text, p_content jsonb, p_tenant text, p_run_at timestamp with time zone, p_expires_at timestamp with time zone, p_priority integer, p_retry jsonb, p_max_attempts integer, p_alerts_to jsonb, p_is_alert boolean)
   returns TABLE(delivery_id uuid, created boolean) language plpgsql volatile set search_path=pg_catalog, pg_temp;
-create function onceward.enter_monitor(p_source text, p_app text, p_function text, p_spec jsonb)
-  returns text language plpgsql volatile set search_path=pg_catalog, pg_temp;
-create function onceward.enter_thresholds(p_monitor text, p_thresholds jsonb)
-  returns boolean language plpgsql volatile set search_path=pg_catalog, pg_temp;
 create function onceward.entity_text(p_entity jsonb)
   returns text language sql immutable set search_path=pg_catalog, pg_temp;
 create function onceward.error_record(p_task text, p_error_type text, p_message text, p_category text, p_traceback text)
@@ -1567,16 +1151,12 @@ create function onceward.expire(p_limit integer)
   returns TABLE(expired integer, keys jsonb) language plpgsql volatile set search_path=pg_catalog, pg_temp;
 create function onceward.fail(p_job_id uuid, p_epoch bigint, p_error_type text, p_message text, p_category text DEFAULT 'error'::text, p_traceback text DEFAULT NULL::text, p_permanent boolean DEFAULT false, p_retry_after interval DEFAULT NULL::interval)
   returns TABLE(state text, retry_at timestamp with time zone) language plpgsql volatile security definer set lock_timeout=2s set search_path=pg_catalog, pg_temp;
-create function onceward.fail_check(p_run_id uuid, p_error text, p_took interval DEFAULT NULL::interval)
-  returns text language sql volatile security definer set search_path=pg_catalog, pg_temp;
 create function onceward.fail_run(p_key text, p_epoch bigint, p_error text DEFAULT NULL::text, p_tenant text DEFAULT NULL::text)
   returns void language plpgsql volatile security definer set search_path=pg_catalog, pg_temp;
 create function onceward.fail_step(p_job_id uuid, p_epoch bigint, p_name text, p_error_type text, p_message text, p_kind text DEFAULT 'step'::text, p_seq integer DEFAULT 0, p_tries integer DEFAULT 1, p_took interval DEFAULT NULL::interval, p_version text DEFAULT NULL::text)
   returns void language plpgsql volatile security definer set lock_timeout=2s set search_path=pg_catalog, pg_temp;
 create function onceward.fingerprint(p_task text, p_error_type text, p_message text)
   returns text language sql immutable set search_path=pg_catalog, pg_temp;
-create function onceward.finish_check(p_run_id uuid, p_findings jsonb, p_took interval DEFAULT NULL::interval)
-  returns text language sql volatile security definer set search_path=pg_catalog, pg_temp;
 create function onceward.finish_done(p_job_ids uuid[], p_epochs bigint[], p_results jsonb[])
   returns TABLE(job_id uuid, epoch bigint) language plpgsql volatile set enable_bitmapscan=on set enable_hashjoin=off set enable_indexonlyscan=off set enable_indexscan=off set enable_mergejoin=off set enable_nestloop=on set enable_seqscan=off set jit=off set plan_cache_mode=force_generic_plan set search_path=pg_catalog, pg_temp;
 create function onceward.finish_run(p_key text, p_epoch bigint, p_result jsonb DEFAULT NULL::jsonb, p_tenant text DEFAULT NULL::text)
@@ -1595,18 +1175,10 @@ create function onceward.hear_events(p_job_ids uuid[])
   returns void language plpgsql volatile set enable_hashjoin=off set enable_mergejoin=off set enable_seqscan=off set jit=off set search_path=pg_catalog, pg_temp;
 create function onceward.heartbeat(p_worker_id uuid)
   returns TABLE(expires_at timestamp with time zone, cancel_job_ids uuid[]) language plpgsql volatile security definer set search_path=pg_catalog, pg_temp;
-create function onceward.held_tenants()
-  returns text[] language plpgsql volatile set lock_timeout=2s set search_path=pg_catalog, pg_temp;
-create function onceward.hold_tenant(p_tenant text, p_reason text)
-  returns boolean language plpgsql volatile security definer set search_path=pg_catalog, pg_temp;
 create function onceward.id_at(p_at timestamp with time zone)
   returns uuid language sql immutable set search_path=pg_catalog, pg_temp;
 create function onceward.interval_plan(p_spec text, p_zone text)
   returns jsonb language plpgsql immutable set search_path=pg_catalog, pg_temp;
-create function onceward.is_silenced(p_alert onceward.alert_private)
-  returns boolean language sql stable set search_path=pg_catalog, pg_temp;
-create function onceward.job_is_kept(p_job_id uuid, p_before timestamp with time zone)
-  returns boolean language sql stable set search_path=pg_catalog, pg_temp;
 create function onceward.jobs_of_workflow(p_workflow_id uuid)
   returns TABLE(id uuid, state text) language plpgsql stable set search_path=pg_catalog, pg_temp;
 create function onceward.join_jobs(p_job_id uuid, p_epoch bigint, p_step text, p_job_ids uuid[], p_seq integer DEFAULT 0, p_version text DEFAULT NULL::text)
@@ -1619,10 +1191,6 @@ create function onceward.lease_lost(p_job_id uuid, p_epoch bigint)
   returns void language plpgsql stable set search_path=pg_catalog, pg_temp;
 create function onceward.live_job(p_schedule_id uuid)
   returns uuid language sql stable set search_path=pg_catalog, pg_temp;
-create function onceward.lock_alert(p_alert_id uuid)
-  returns onceward.alert_private language plpgsql volatile set search_path=pg_catalog, pg_temp;
-create function onceward.lock_check(p_run_id uuid)
-  returns onceward.monitor_private language plpgsql volatile set search_path=pg_catalog, pg_temp;
 create function onceward.lost_run(p_tenant text, p_key text, p_epoch bigint)
   returns void language plpgsql stable set search_path=pg_catalog, pg_temp;
 create function onceward.make_due(p_job_ids uuid[])
@@ -1635,17 +1203,11 @@ create function onceward.next_day(p_plan jsonb, p_day date)
   returns date language plpgsql immutable set search_path=pg_catalog, pg_temp;
 create function onceward.next_ticks(p_spec text, p_zone text DEFAULT NULL::text, p_after timestamp with time zone DEFAULT NULL::timestamp with time zone, p_count integer DEFAULT 10)
   returns TABLE(slot text, fire_at timestamp with time zone) language plpgsql stable security definer set search_path=pg_catalog, pg_temp;
-create function onceward.no_such_alert(p_alert_id uuid)
-  returns void language plpgsql immutable set search_path=pg_catalog, pg_temp;
-create function onceward.no_such_channel(p_name text)
-  returns void language plpgsql stable set search_path=pg_catalog, pg_temp;
 create function onceward.no_such_delivery(p_delivery_id uuid)
   returns void language plpgsql immutable set search_path=pg_catalog, pg_temp;
 create function onceward.no_such_job(p_job_id uuid)
   returns void language plpgsql immutable set search_path=pg_catalog, pg_temp;
 create function onceward.no_such_lane(p_name text)
-  returns void language plpgsql stable set search_path=pg_catalog, pg_temp;
-create function onceward.no_such_monitor(p_name text)
   returns void language plpgsql stable set search_path=pg_catalog, pg_temp;
 create function onceward.no_such_worker(p_worker_id uuid)
   returns void language plpgsql stable set search_path=pg_catalog, pg_temp;
@@ -1655,14 +1217,12 @@ create function onceward.node_order(p_nodes jsonb)
   returns text[] language plpgsql immutable set search_path=pg_catalog, pg_temp;
 create function onceward.note_tick(p_tick onceward.tick_private)
   returns void language sql volatile set search_path=pg_catalog, pg_temp;
-create function onceward.notify_channels(p_monitor onceward.monitor_private, p_alert onceward.alert_private, p_event text)
-  returns integer language plpgsql volatile set search_path=pg_catalog, pg_temp;
 create function onceward.now()
   returns timestamp with time zone language sql stable;
 create function onceward.offset_change(p_zone text, p_before timestamp with time zone, p_after timestamp with time zone)
   returns timestamp with time zone language plpgsql stable set search_path=pg_catalog, pg_temp;
-create function onceward.old_days(p_parent text, p_before timestamp with time zone)
-  returns TABLE(name text, from_id uuid, to_id uuid) language sql stable set TimeZone=UTC set search_path=pg_catalog, pg_temp;
+create function onceward.open_circles(p_job_ids uuid[])
+  returns integer language plpgsql volatile set enable_hashjoin=off set enable_mergejoin=off set enable_seqscan=off set jit=off set search_path=pg_catalog, pg_temp;
 create function onceward.outcomes_of(p_job_id uuid, p_epoch bigint, p_job_ids uuid[])
   returns TABLE(job_id uuid, state text, result jsonb, error jsonb) language plpgsql volatile security definer set search_path=pg_catalog, pg_temp;
 create function onceward.pause_lane(p_name text, p_reason text DEFAULT NULL::text)
@@ -1671,10 +1231,6 @@ create function onceward.pause_schedule(p_name text, p_reason text DEFAULT NULL:
   returns boolean language plpgsql volatile security definer set search_path=pg_catalog, pg_temp;
 create function onceward.payload_too_large(p_payload jsonb, p_cap integer, p_lane text)
   returns void language plpgsql immutable set search_path=pg_catalog, pg_temp;
-create function onceward.pin_severity(p_thresholds jsonb, p_age numeric, p_transactions bigint)
-  returns text language sql immutable set search_path=pg_catalog, pg_temp;
-create function onceward.pins()
-  returns TABLE(kind text, name text, who text, state text, transactions bigint, since timestamp with time zone) language sql stable set search_path=pg_catalog, pg_temp;
 create function onceward.plan_ticks(p_plan jsonb, p_after timestamp with time zone, p_until timestamp with time zone, p_limit integer, p_skip bigint DEFAULT 0)
   returns TABLE(slot text, fire_at timestamp with time zone) language plpgsql stable set search_path=pg_catalog, pg_temp;
 create function onceward.progress(p_job_id uuid, p_epoch bigint, p_progress jsonb)
@@ -1683,18 +1239,12 @@ create function onceward.promote(p_limit integer DEFAULT 1000)
   returns TABLE(promoted integer, expired integer, next_run_at timestamp with time zone, next_in interval, more boolean) language plpgsql volatile security definer set search_path=pg_catalog, pg_temp;
 create function onceward.put_schedule(p_row onceward.schedule_private)
   returns TABLE(outcome text, next_slot text, next_at timestamp with time zone) language plpgsql volatile set search_path=pg_catalog, pg_temp;
-create function onceward.read_findings(p_monitor onceward.monitor_private, p_findings jsonb)
-  returns jsonb language plpgsql immutable set search_path=pg_catalog, pg_temp;
 create function onceward.read_schedule(p_item jsonb)
   returns onceward.schedule_private language plpgsql stable set search_path=pg_catalog, pg_temp;
 create function onceward.read_spec(p_spec text, p_zone text)
   returns jsonb language plpgsql stable set DateStyle=ISO, YMD set IntervalStyle=postgres set TimeZone=UTC set search_path=pg_catalog, pg_temp;
-create function onceward.ready_heads()
-  returns TABLE(lane text, job_id uuid, since timestamp with time zone) language plpgsql stable set enable_bitmapscan=off set enable_seqscan=off set enable_sort=off set jit=off set search_path=pg_catalog, pg_temp;
 create function onceward.receive_event(p_job_id uuid, p_epoch bigint, p_step text, p_event text, p_seq integer DEFAULT 0, p_version text DEFAULT NULL::text)
   returns TABLE(state text, payload jsonb) language plpgsql volatile security definer set lock_timeout=2s set search_path=pg_catalog, pg_temp;
-create function onceward.recent_ends(p_window numeric)
-  returns TABLE(tenant text, task text, done bigint, failed bigint, dead bigint) language plpgsql stable set search_path=pg_catalog, pg_temp;
 create function onceward.recheck(p_limit integer, OUT more boolean, OUT freed integer)
   returns record language plpgsql volatile set search_path=pg_catalog, pg_temp;
 create function onceward.record_attempt(p_job onceward.job_private, p_outcome text, p_error jsonb, p_retry_at timestamp with time zone)
@@ -1703,10 +1253,6 @@ create function onceward.register_worker(p_name text, p_lanes text[] DEFAULT ARR
   returns uuid language plpgsql volatile security definer set search_path=pg_catalog, pg_temp;
 create function onceward.release(p_worker_id uuid, p_job_ids uuid[] DEFAULT NULL::uuid[], p_epochs bigint[] DEFAULT NULL::bigint[])
   returns integer language plpgsql volatile security definer set lock_timeout=2s set search_path=pg_catalog, pg_temp;
-create function onceward.release_tenant(p_tenant text, p_reason text)
-  returns boolean language plpgsql volatile security definer set search_path=pg_catalog, pg_temp;
-create function onceward.remove_rows(p_table text, p_may_go text, p_order text, p_before timestamp with time zone, p_held text[], p_limit integer, p_dry_run boolean, p_range text DEFAULT 'true'::text)
-  returns bigint language plpgsql volatile set search_path=pg_catalog, pg_temp;
 create function onceward.renew_run(p_key text, p_epoch bigint, p_lease interval DEFAULT '00:05:00'::interval, p_tenant text DEFAULT NULL::text)
   returns timestamp with time zone language plpgsql volatile security definer set search_path=pg_catalog, pg_temp;
 create function onceward.requeue(p_job_id uuid, p_payload jsonb DEFAULT NULL::jsonb, p_run_at timestamp with time zone DEFAULT NULL::timestamp with time zone)
@@ -1723,64 +1269,34 @@ create function onceward.resume_lane(p_name text)
   returns boolean language plpgsql volatile security definer set search_path=pg_catalog, pg_temp;
 create function onceward.resume_schedule(p_name text, p_tenant text DEFAULT NULL::text)
   returns boolean language plpgsql volatile security definer set search_path=pg_catalog, pg_temp;
-create function onceward.retain(p_kind text DEFAULT NULL::text, p_dry_run boolean DEFAULT false, p_limit integer DEFAULT 10000)
-  returns TABLE(kind text, before timestamp with time zone, row_count bigint, partitions text[], more boolean, note text) language plpgsql volatile security definer set search_path=pg_catalog, pg_temp;
-create function onceward.retain_days(p_kind text, p_parent text, p_key text, p_may_go text, p_before timestamp with time zone, p_held text[], p_limit integer, p_dry_run boolean)
-  returns TABLE(row_count bigint, partitions text[], more boolean, note text) language plpgsql volatile set lock_timeout=100ms set search_path=pg_catalog, pg_temp;
-create function onceward.retain_due(p_limit integer DEFAULT 10000)
-  returns TABLE(kind text, before timestamp with time zone, row_count bigint, partitions text[], more boolean, note text) language plpgsql volatile security definer set search_path=pg_catalog, pg_temp;
-create function onceward.retain_kind(p_kind text, p_dry_run boolean, p_limit integer)
-  returns TABLE(kind text, before timestamp with time zone, row_count bigint, partitions text[], more boolean, note text) language plpgsql volatile set search_path=pg_catalog, pg_temp;
-create function onceward.retention_kinds()
-  returns TABLE(kind text, rows_of text, day_of text, may_go text, in_order_of text, keep interval, least_keep interval, description text) language sql immutable set search_path=pg_catalog, pg_temp;
 create function onceward.retire_worker(p_worker_id uuid)
   returns integer language plpgsql volatile security definer set search_path=pg_catalog, pg_temp;
 create function onceward.retry_wait(p_retry jsonb, p_attempt integer)
   returns interval language plpgsql volatile set search_path=pg_catalog, pg_temp;
-create function onceward.run_check(p_run_id uuid)
-  returns text language plpgsql volatile security definer set lock_timeout=2s set search_path=pg_catalog, pg_temp;
 create function onceward.run_key(p_function text, p_tenant text, p_grain text DEFAULT 'day'::text, p_entity jsonb DEFAULT NULL::jsonb, p_at timestamp with time zone DEFAULT NULL::timestamp with time zone, p_zone text DEFAULT 'UTC'::text)
   returns text language plpgsql stable security definer set search_path=pg_catalog, pg_temp;
-create function onceward.run_monitor(p_name text)
-  returns TABLE(run_id uuid, status text, findings integer, error text) language plpgsql volatile security definer set search_path=pg_catalog, pg_temp;
 create function onceward.run_now(p_job_id uuid)
   returns text language plpgsql volatile security definer set search_path=pg_catalog, pg_temp;
 create function onceward.run_schedule_now(p_name text, p_tenant text DEFAULT NULL::text)
   returns uuid language plpgsql volatile security definer set search_path=pg_catalog, pg_temp;
 create function onceward.schedule_for_update(p_name text, p_tenant text)
   returns onceward.schedule_private language plpgsql volatile set search_path=pg_catalog, pg_temp;
-create function onceward.seconds_of(p_span interval)
-  returns numeric language sql immutable set search_path=pg_catalog, pg_temp;
-create function onceward.see_finding(p_monitor onceward.monitor_private, p_finding jsonb, p_hold_for interval)
-  returns uuid language plpgsql volatile set search_path=pg_catalog, pg_temp;
 create function onceward.sees_all_tenants()
   returns boolean language sql stable set search_path=pg_catalog, pg_temp;
-create function onceward.set_monitor(p_name text, p_thresholds jsonb DEFAULT '{}'::jsonb, p_every interval DEFAULT NULL::interval, p_severity text DEFAULT NULL::text, p_hold_for interval DEFAULT NULL::interval, p_clear_after interval DEFAULT NULL::interval, p_remind_every interval DEFAULT NULL::interval, p_timeout interval DEFAULT NULL::interval, p_errors_allowed integer DEFAULT NULL::integer, p_channels text[] DEFAULT NULL::text[])
-  returns void language plpgsql volatile security definer set search_path=pg_catalog, pg_temp;
 create function onceward.set_resolve_check(p_task text, p_check regprocedure)
   returns void language plpgsql volatile set search_path=pg_catalog, pg_temp;
-create function onceward.set_retention(p_kind text, p_keep interval)
-  returns void language plpgsql volatile security definer set search_path=pg_catalog, pg_temp;
 create function onceward.settle_delivery(p_job_id uuid, p_epoch bigint, p_outcome text, p_provider_ref text DEFAULT NULL::text, p_error_type text DEFAULT NULL::text, p_category text DEFAULT NULL::text, p_message text DEFAULT NULL::text, p_retry_after interval DEFAULT NULL::interval, p_unclear boolean DEFAULT false, p_cleared boolean DEFAULT false)
   returns TABLE(state text, next_try_at timestamp with time zone) language plpgsql volatile security definer set lock_timeout=2s set search_path=pg_catalog, pg_temp;
-create function onceward.severity_at(p_value numeric, p_warning numeric, p_critical numeric)
-  returns text language sql immutable set search_path=pg_catalog, pg_temp;
-create function onceward.severity_rank(p_severity text)
-  returns integer language sql immutable set search_path=pg_catalog, pg_temp;
 create function onceward.share(p_text text)
   returns double precision language sql immutable set search_path=pg_catalog, pg_temp;
 create function onceward.shown(p_value text)
   returns text language sql immutable set search_path=pg_catalog, pg_temp;
-create function onceward.silence_alerts(p_until timestamp with time zone, p_reason text, p_alert_id uuid DEFAULT NULL::uuid, p_monitor text DEFAULT NULL::text, p_tenant text DEFAULT NULL::text, p_key text DEFAULT NULL::text)
-  returns uuid language plpgsql volatile security definer set search_path=pg_catalog, pg_temp;
 create function onceward.sleep(p_job_id uuid, p_epoch bigint, p_step text, p_delay interval, p_seq integer DEFAULT 0, p_version text DEFAULT NULL::text)
   returns timestamp with time zone language plpgsql volatile security definer set lock_timeout=2s set search_path=pg_catalog, pg_temp;
 create function onceward.slot_text(p_local timestamp without time zone, p_at timestamp with time zone, p_with_offset boolean)
   returns text language sql immutable set search_path=pg_catalog, pg_temp;
 create function onceward.snooze(p_job_id uuid, p_epoch bigint, p_delay interval, p_reason text DEFAULT NULL::text, p_counted boolean DEFAULT true)
   returns TABLE(state text, run_at timestamp with time zone) language plpgsql volatile security definer set lock_timeout=2s set search_path=pg_catalog, pg_temp;
-create function onceward.span_text(p_seconds numeric)
-  returns text language sql immutable set search_path=pg_catalog, pg_temp;
 create function onceward.spawn(p_job_id uuid, p_epoch bigint, p_step text, p_task text, p_payloads jsonb[], p_lane text DEFAULT 'default'::text, p_priority integer DEFAULT 0, p_max_attempts integer DEFAULT 8, p_retry jsonb DEFAULT NULL::jsonb, p_timeout interval DEFAULT NULL::interval, p_seq integer DEFAULT 0, p_version text DEFAULT NULL::text)
   returns uuid[] language plpgsql volatile security definer set lock_timeout=2s set search_path=pg_catalog, pg_temp;
 create function onceward.spread_events(p_events jsonb, p_limit integer)
@@ -1801,10 +1317,6 @@ create function onceward.tell_ended(p_job_ids uuid[], p_limit integer, OUT more 
   returns record language plpgsql volatile set search_path=pg_catalog, pg_temp;
 create function onceward.tenant_for(p_tenant text)
   returns text language plpgsql stable set search_path=pg_catalog, pg_temp;
-create function onceward.test_channel(p_name text)
-  returns uuid language plpgsql volatile security definer set search_path=pg_catalog, pg_temp;
-create function onceward.thresholds_of(p_monitor text)
-  returns jsonb language sql stable set search_path=pg_catalog, pg_temp;
 create function onceward.tick(p_limit integer DEFAULT 100)
   returns TABLE(fired integer, missed bigint, skipped integer, next_at timestamp with time zone, next_in interval) language plpgsql volatile security definer set search_path=pg_catalog, pg_temp;
 create function onceward.tick_schedule(p_schedule onceward.schedule_private)
@@ -1832,14 +1344,11 @@ create function onceward.wrong_state(p_action text, p_job_id uuid, p_state text,
 
 -- grants
 
-grant execute on function onceward.ack_alert(uuid,text) to onceward_operator;
-grant execute on function onceward.add_channel(text,text,jsonb,text,text) to onceward_operator;
 grant execute on function onceward.add_lane(text,integer,integer) to onceward_operator;
 grant execute on function onceward.add_schedule(text,text,text,text,jsonb,text,integer,integer,jsonb,interval,interval,text,integer,interval,text,interval,text) to onceward_operator;
 grant execute on function onceward.add_schedule(text,text,text,text,jsonb,text,integer,integer,jsonb,interval,interval,text,integer,interval,text,interval,text) to onceward_producer;
 grant execute on function onceward.add_schedule(text,text,text,text,jsonb,text,integer,integer,jsonb,interval,interval,text,integer,interval,text,interval,text) to onceward_worker;
 grant execute on function onceward.adopt(uuid,uuid[]) to onceward_worker;
-grant execute on function onceward.begin_checks(integer,text[]) to onceward_worker;
 grant execute on function onceward.begin_delivery(uuid,bigint,text) to onceward_worker;
 grant execute on function onceward.begin_run(text,text,interval,text,uuid) to onceward_operator;
 grant execute on function onceward.begin_run(text,text,interval,text,uuid) to onceward_producer;
@@ -1854,10 +1363,7 @@ grant execute on function onceward.cancel(uuid,text,bigint) to onceward_worker;
 grant execute on function onceward.cancel_workflow(uuid,text) to onceward_operator;
 grant execute on function onceward.cancel_workflow(uuid,text) to onceward_producer;
 grant execute on function onceward.cancel_workflow(uuid,text) to onceward_worker;
-grant execute on function onceward.check_monitors(integer) to onceward_operator;
-grant execute on function onceward.check_monitors(integer) to onceward_worker;
 grant execute on function onceward.claim(uuid,text[],integer) to onceward_worker;
-grant execute on function onceward.close_alert(uuid,text) to onceward_operator;
 grant execute on function onceward.complete(uuid,bigint,jsonb) to onceward_worker;
 grant execute on function onceward.current_tenant() to onceward_auditor;
 grant execute on function onceward.current_tenant() to onceward_operator;
@@ -1867,37 +1373,30 @@ grant execute on function onceward.decide_delivery(uuid,text,text) to onceward_o
 grant execute on function onceward.declare_lanes(text[]) to onceward_operator;
 grant execute on function onceward.declare_lanes(text[]) to onceward_producer;
 grant execute on function onceward.declare_lanes(text[]) to onceward_worker;
-grant execute on function onceward.declare_monitors(text,jsonb) to onceward_worker;
 grant execute on function onceward.declare_schedules(text,jsonb) to onceward_worker;
 grant execute on function onceward.deliver(text,text,jsonb,text,timestamp with time zone,timestamp with time zone,integer,jsonb,integer,jsonb) to onceward_operator;
 grant execute on function onceward.deliver(text,text,jsonb,text,timestamp with time zone,timestamp with time zone,integer,jsonb,integer,jsonb) to onceward_producer;
 grant execute on function onceward.deliver(text,text,jsonb,text,timestamp with time zone,timestamp with time zone,integer,jsonb,integer,jsonb) to onceward_worker;
 grant execute on function onceward.delivery_content(uuid) to onceward_operator;
 grant execute on function onceward.delivery_content(uuid) to onceward_worker;
-grant execute on function onceward.disable_monitor(text) to onceward_operator;
-grant execute on function onceward.drop_channel(text) to onceward_operator;
-grant execute on function onceward.drop_monitor(text) to onceward_operator;
 grant execute on function onceward.drop_schedule(text,text) to onceward_operator;
 grant execute on function onceward.drop_schedule(text,text) to onceward_producer;
 grant execute on function onceward.drop_schedule(text,text) to onceward_worker;
 grant execute on function onceward.emit_event(text,jsonb,text,interval) to onceward_operator;
 grant execute on function onceward.emit_event(text,jsonb,text,interval) to onceward_producer;
 grant execute on function onceward.emit_event(text,jsonb,text,interval) to onceward_worker;
-grant execute on function onceward.enable_monitor(text) to onceward_operator;
-grant execute on function onceward.end_silence(uuid) to onceward_operator;
 grant execute on function onceward.enqueue(text,jsonb,text,integer,timestamp with time zone,timestamp with time zone,interval,text,text,text,integer,integer,jsonb,text,jsonb,uuid[],text,uuid,uuid,text) to onceward_operator;
 grant execute on function onceward.enqueue(text,jsonb,text,integer,timestamp with time zone,timestamp with time zone,interval,text,text,text,integer,integer,jsonb,text,jsonb,uuid[],text,uuid,uuid,text) to onceward_producer;
 grant execute on function onceward.enqueue(text,jsonb,text,integer,timestamp with time zone,timestamp with time zone,interval,text,text,text,integer,integer,jsonb,text,jsonb,uuid[],text,uuid,uuid,text) to onceward_worker;
 grant execute on function onceward.enqueue_many(text,jsonb[],text[],text,integer,timestamp with time zone,timestamp with time zone,interval,text,text,integer,integer,jsonb,text,jsonb,uuid[],text,uuid,uuid) to onceward_operator;
 grant execute on function onceward.enqueue_many(text,jsonb[],text[],text,integer,timestamp with time zone,timestamp with time zone,interval,text,text,integer,integer,jsonb,text,jsonb,uuid[],text,uuid,uuid) to onceward_producer;
 grant execute on function onceward.enqueue_many(text,jsonb[],text[],text,integer,timestamp with time zone,timestamp with time zone,interval,text,text,integer,integer,jsonb,text,jsonb,uuid[],text,uuid,uuid) to onceward_worker;
-grant execute on function onceward.enqueue_workflow(jsonb,text) to onceward_operator;
-grant execute on function onceward.enqueue_workflow(jsonb,text) to onceward_producer;
-grant execute on function onceward.enqueue_workflow(jsonb,text) to onceward_worker;
+grant execute on function onceward.enqueue_workflow(jsonb,text,text,text) to onceward_operator;
+grant execute on function onceward.enqueue_workflow(jsonb,text,text,text) to onceward_producer;
+grant execute on function onceward.enqueue_workflow(jsonb,text,text,text) to onceward_worker;
 grant execute on function onceward.ensure_partitions(integer) to onceward_worker;
 grant execute on function onceward.exchange(uuid,uuid[],bigint[],jsonb[],text[],integer[],integer,jsonb,boolean) to onceward_worker;
 grant execute on function onceward.fail(uuid,bigint,text,text,text,text,boolean,interval) to onceward_worker;
-grant execute on function onceward.fail_check(uuid,text,interval) to onceward_worker;
 grant execute on function onceward.fail_run(text,bigint,text,text) to onceward_operator;
 grant execute on function onceward.fail_run(text,bigint,text,text) to onceward_producer;
 grant execute on function onceward.fail_run(text,bigint,text,text) to onceward_worker;
@@ -1906,13 +1405,11 @@ grant execute on function onceward.fingerprint(text,text,text) to onceward_audit
 grant execute on function onceward.fingerprint(text,text,text) to onceward_operator;
 grant execute on function onceward.fingerprint(text,text,text) to onceward_producer;
 grant execute on function onceward.fingerprint(text,text,text) to onceward_worker;
-grant execute on function onceward.finish_check(uuid,jsonb,interval) to onceward_worker;
 grant execute on function onceward.finish_run(text,bigint,jsonb,text) to onceward_operator;
 grant execute on function onceward.finish_run(text,bigint,jsonb,text) to onceward_producer;
 grant execute on function onceward.finish_run(text,bigint,jsonb,text) to onceward_worker;
 grant execute on function onceward.finish_step(uuid,bigint,text,jsonb,text,integer,integer,interval,text) to onceward_worker;
 grant execute on function onceward.heartbeat(uuid) to onceward_worker;
-grant execute on function onceward.hold_tenant(text,text) to onceward_operator;
 grant execute on function onceward.id_at(timestamp with time zone) to onceward_auditor;
 grant execute on function onceward.id_at(timestamp with time zone) to onceward_operator;
 grant execute on function onceward.id_at(timestamp with time zone) to onceward_producer;
@@ -1934,7 +1431,6 @@ grant execute on function onceward.promote(integer) to onceward_worker;
 grant execute on function onceward.receive_event(uuid,bigint,text,text,integer,text) to onceward_worker;
 grant execute on function onceward.register_worker(text,text[],text[],interval,text,bigint,text,integer) to onceward_worker;
 grant execute on function onceward.release(uuid,uuid[],bigint[]) to onceward_worker;
-grant execute on function onceward.release_tenant(text,text) to onceward_operator;
 grant execute on function onceward.renew_run(text,bigint,interval,text) to onceward_operator;
 grant execute on function onceward.renew_run(text,bigint,interval,text) to onceward_producer;
 grant execute on function onceward.renew_run(text,bigint,interval,text) to onceward_worker;
@@ -1944,31 +1440,22 @@ grant execute on function onceward.rescue(integer,boolean) to onceward_worker;
 grant execute on function onceward.resolve(uuid,text,boolean) to onceward_operator;
 grant execute on function onceward.resume_lane(text) to onceward_operator;
 grant execute on function onceward.resume_schedule(text,text) to onceward_operator;
-grant execute on function onceward.retain(text,boolean,integer) to onceward_operator;
-grant execute on function onceward.retain_due(integer) to onceward_operator;
-grant execute on function onceward.retain_due(integer) to onceward_worker;
 grant execute on function onceward.retire_worker(uuid) to onceward_worker;
-grant execute on function onceward.run_check(uuid) to onceward_worker;
 grant execute on function onceward.run_key(text,text,text,jsonb,timestamp with time zone,text) to onceward_auditor;
 grant execute on function onceward.run_key(text,text,text,jsonb,timestamp with time zone,text) to onceward_operator;
 grant execute on function onceward.run_key(text,text,text,jsonb,timestamp with time zone,text) to onceward_producer;
 grant execute on function onceward.run_key(text,text,text,jsonb,timestamp with time zone,text) to onceward_worker;
-grant execute on function onceward.run_monitor(text) to onceward_operator;
 grant execute on function onceward.run_now(uuid) to onceward_operator;
 grant execute on function onceward.run_schedule_now(text,text) to onceward_operator;
 grant execute on function onceward.sees_all_tenants() to onceward_auditor;
 grant execute on function onceward.sees_all_tenants() to onceward_operator;
 grant execute on function onceward.sees_all_tenants() to onceward_producer;
 grant execute on function onceward.sees_all_tenants() to onceward_worker;
-grant execute on function onceward.set_monitor(text,jsonb,interval,text,interval,interval,interval,interval,integer,text[]) to onceward_operator;
-grant execute on function onceward.set_retention(text,interval) to onceward_operator;
 grant execute on function onceward.settle_delivery(uuid,bigint,text,text,text,text,text,interval,boolean,boolean) to onceward_worker;
-grant execute on function onceward.silence_alerts(timestamp with time zone,text,uuid,text,text,text) to onceward_operator;
 grant execute on function onceward.sleep(uuid,bigint,text,interval,integer,text) to onceward_worker;
 grant execute on function onceward.snooze(uuid,bigint,interval,text,boolean) to onceward_worker;
 grant execute on function onceward.spawn(uuid,bigint,text,text,jsonb[],text,integer,integer,jsonb,interval,integer,text) to onceward_worker;
 grant execute on function onceward.steps_of(uuid,bigint) to onceward_worker;
-grant execute on function onceward.test_channel(text) to onceward_operator;
 grant execute on function onceward.tick(integer) to onceward_operator;
 grant execute on function onceward.tick(integer) to onceward_worker;
 grant execute on function onceward.tidy(integer) to onceward_worker;
@@ -1977,14 +1464,6 @@ grant usage on schema onceward to onceward_auditor;
 grant usage on schema onceward to onceward_operator;
 grant usage on schema onceward to onceward_producer;
 grant usage on schema onceward to onceward_worker;
-grant select on table onceward.alert_private to onceward_auditor;
-grant select on table onceward.alert_private to onceward_operator;
-grant select on table onceward.alert_private to onceward_producer;
-grant select on table onceward.alert_private to onceward_worker;
-grant select on table onceward.alerts to onceward_auditor;
-grant select on table onceward.alerts to onceward_operator;
-grant select on table onceward.alerts to onceward_producer;
-grant select on table onceward.alerts to onceward_worker;
 grant select on table onceward.archive_private to onceward_auditor;
 grant select on table onceward.archive_private to onceward_operator;
 grant select on table onceward.archive_private to onceward_producer;
@@ -1997,14 +1476,6 @@ grant select on table onceward.attempts to onceward_auditor;
 grant select on table onceward.attempts to onceward_operator;
 grant select on table onceward.attempts to onceward_producer;
 grant select on table onceward.attempts to onceward_worker;
-grant select on table onceward.channel_private to onceward_auditor;
-grant select on table onceward.channel_private to onceward_operator;
-grant select on table onceward.channel_private to onceward_producer;
-grant select on table onceward.channel_private to onceward_worker;
-grant select on table onceward.channels to onceward_auditor;
-grant select on table onceward.channels to onceward_operator;
-grant select on table onceward.channels to onceward_producer;
-grant select on table onceward.channels to onceward_worker;
 grant select on table onceward.code_private to onceward_auditor;
 grant select on table onceward.code_private to onceward_operator;
 grant select on table onceward.code_private to onceward_producer;
@@ -2033,14 +1504,6 @@ grant select on table onceward.events to onceward_auditor;
 grant select on table onceward.events to onceward_operator;
 grant select on table onceward.events to onceward_producer;
 grant select on table onceward.events to onceward_worker;
-grant select on table onceward.hold_private to onceward_auditor;
-grant select on table onceward.hold_private to onceward_operator;
-grant select on table onceward.hold_private to onceward_producer;
-grant select on table onceward.hold_private to onceward_worker;
-grant select on table onceward.holds to onceward_auditor;
-grant select on table onceward.holds to onceward_operator;
-grant select on table onceward.holds to onceward_producer;
-grant select on table onceward.holds to onceward_worker;
 grant select on table onceward.job_private to onceward_auditor;
 grant select on table onceward.job_private to onceward_operator;
 grant select on table onceward.job_private to onceward_producer;
@@ -2061,22 +1524,6 @@ grant select on table onceward.migration_private to onceward_auditor;
 grant select on table onceward.migration_private to onceward_operator;
 grant select on table onceward.migration_private to onceward_producer;
 grant select on table onceward.migration_private to onceward_worker;
-grant select on table onceward.monitor_private to onceward_auditor;
-grant select on table onceward.monitor_private to onceward_operator;
-grant select on table onceward.monitor_private to onceward_producer;
-grant select on table onceward.monitor_private to onceward_worker;
-grant select on table onceward.monitor_run_private to onceward_auditor;
-grant select on table onceward.monitor_run_private to onceward_operator;
-grant select on table onceward.monitor_run_private to onceward_producer;
-grant select on table onceward.monitor_run_private to onceward_worker;
-grant select on table onceward.monitor_runs to onceward_auditor;
-grant select on table onceward.monitor_runs to onceward_operator;
-grant select on table onceward.monitor_runs to onceward_producer;
-grant select on table onceward.monitor_runs to onceward_worker;
-grant select on table onceward.monitors to onceward_auditor;
-grant select on table onceward.monitors to onceward_operator;
-grant select on table onceward.monitors to onceward_producer;
-grant select on table onceward.monitors to onceward_worker;
 grant select on table onceward.partial_completions to onceward_auditor;
 grant select on table onceward.partial_completions to onceward_operator;
 grant select on table onceward.partial_completions to onceward_producer;
@@ -2089,22 +1536,6 @@ grant select on table onceward.payload_edits to onceward_auditor;
 grant select on table onceward.payload_edits to onceward_operator;
 grant select on table onceward.payload_edits to onceward_producer;
 grant select on table onceward.payload_edits to onceward_worker;
-grant select on table onceward.removal_private to onceward_auditor;
-grant select on table onceward.removal_private to onceward_operator;
-grant select on table onceward.removal_private to onceward_producer;
-grant select on table onceward.removal_private to onceward_worker;
-grant select on table onceward.removals to onceward_auditor;
-grant select on table onceward.removals to onceward_operator;
-grant select on table onceward.removals to onceward_producer;
-grant select on table onceward.removals to onceward_worker;
-grant select on table onceward.retention to onceward_auditor;
-grant select on table onceward.retention to onceward_operator;
-grant select on table onceward.retention to onceward_producer;
-grant select on table onceward.retention to onceward_worker;
-grant select on table onceward.retention_private to onceward_auditor;
-grant select on table onceward.retention_private to onceward_operator;
-grant select on table onceward.retention_private to onceward_producer;
-grant select on table onceward.retention_private to onceward_worker;
 grant select on table onceward.run_private to onceward_auditor;
 grant select on table onceward.run_private to onceward_operator;
 grant select on table onceward.run_private to onceward_producer;
@@ -2121,14 +1552,6 @@ grant select on table onceward.schedules to onceward_auditor;
 grant select on table onceward.schedules to onceward_operator;
 grant select on table onceward.schedules to onceward_producer;
 grant select on table onceward.schedules to onceward_worker;
-grant select on table onceward.silence_private to onceward_auditor;
-grant select on table onceward.silence_private to onceward_operator;
-grant select on table onceward.silence_private to onceward_producer;
-grant select on table onceward.silence_private to onceward_worker;
-grant select on table onceward.silences to onceward_auditor;
-grant select on table onceward.silences to onceward_operator;
-grant select on table onceward.silences to onceward_producer;
-grant select on table onceward.silences to onceward_worker;
 grant select on table onceward.step_private to onceward_auditor;
 grant select on table onceward.step_private to onceward_operator;
 grant select on table onceward.step_private to onceward_producer;
@@ -2145,14 +1568,6 @@ grant select on table onceward.tasks to onceward_auditor;
 grant select on table onceward.tasks to onceward_operator;
 grant select on table onceward.tasks to onceward_producer;
 grant select on table onceward.tasks to onceward_worker;
-grant select on table onceward.threshold_private to onceward_auditor;
-grant select on table onceward.threshold_private to onceward_operator;
-grant select on table onceward.threshold_private to onceward_producer;
-grant select on table onceward.threshold_private to onceward_worker;
-grant select on table onceward.thresholds to onceward_auditor;
-grant select on table onceward.thresholds to onceward_operator;
-grant select on table onceward.thresholds to onceward_producer;
-grant select on table onceward.thresholds to onceward_worker;
 grant select on table onceward.tick_private to onceward_auditor;
 grant select on table onceward.tick_private to onceward_operator;
 grant select on table onceward.tick_private to onceward_producer;

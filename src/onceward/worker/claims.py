@@ -104,6 +104,10 @@ class Claims:
             for lane, line in self._turns.items()
         }
 
+    def look_back(self) -> None:
+        """Jobs have returned to a place below the floors: look from the beginning with the next claim, if that is cheap."""
+        self._swept_at = min(self._swept_at, time.monotonic() - SWEEP_SECONDS)
+
     def learned(self, rows: Sequence[Sequence[Any]], *, asked: int, swept: bool, took: float) -> int:
         """Note what a claim brought.  Returns how many jobs it claimed."""
         now = time.monotonic()

@@ -16,11 +16,13 @@ from psycopg.types.json import set_json_loads
 from onceward import jsonsafe
 from onceward.calls import Call
 from onceward.calls.rights import WORKER, not_allowed
-from onceward.errors import from_database, is_pooler_trouble
+from onceward.connecting import connect_error, is_refusal
+from onceward.errors import CannotConnect, from_database, is_pooler_trouble
 
 T = TypeVar("T")
 # A call that takes longer is given up and repeated on a new connection; all worker calls are repeatable.
-DEADLINE = 15.0
+# So a half-open connection is replaced, and its call repeated, within a quarter of a minute.
+DEADLINE = 12.0
 FIRST_PAUSE, LAST_PAUSE = 0.05, 2.0
 
 
@@ -33,6 +35,7 @@ class Link:
         self._conn: psycopg.AsyncConnection[tuple[Any, ...]] | None = None
         self._pause = FIRST_PAUSE
         self._prepare_after: int | None = 3
+        self._was_open = False
 
     @property
     def _user(self) -> str | None:
@@ -96,7 +99,17 @@ class Link:
                 keepalives_count=3,
             )
             set_json_loads(jsonsafe.loads, self._conn)
+        self._was_open = True
         return self._conn
+
+    def refusal(self, error: BaseException) -> CannotConnect | None:
+        """The error to end with, when the server has never let us in and says that it will not: user, password, pg_hba.
+
+        Once it has let us in, a refusal passes: somebody is changing the password, or restarts the server.
+        """
+        if self._was_open or not isinstance(error, psycopg.OperationalError) or not is_refusal(error):
+            return None
+        return connect_error(self._dsn, error)
 
 
 def cut_off(conn: psycopg.Connection[Any] | psycopg.AsyncConnection[Any]) -> None:

@@ -130,5 +130,7 @@ class Registration:
                     raise
                 if is_stopping():
                     raise Stopped from error
+                if (refusal := self._link.refusal(error)) is not None:
+                    raise refusal from error
                 log.warning("database_unreachable", error=" ".join(str(error).split()))
                 await self._link.rest()

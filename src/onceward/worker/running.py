@@ -293,7 +293,7 @@ class Runner:
             worker=str(self._worker.id),
         )
         call = calls.limited(job.id, job.epoch, error.limit, error.retry_after, error.message)
-        self._worker.settle(job, call)
+        self._worker.settle(job, call, "snoozed")
 
     def fail(self, job: Job, error: BaseException, *, category: str, permanent: bool = False) -> None:
         kind = error.kind if isinstance(error, RemoteError) else type(error).__name__

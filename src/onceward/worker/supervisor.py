@@ -12,6 +12,7 @@ import signal
 import sys
 import time
 from dataclasses import replace
+from multiprocessing.connection import Connection
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -133,14 +134,15 @@ def _run(main: Any) -> None:
         uvloop.run(main)
 
 
-def _child(target: str, settings: WorkerSettings) -> None:
+def _child(target: str, settings: WorkerSettings, tell: Connection) -> None:
     logs.configure(settings.log_format)
     # The terminal's Ctrl-C reaches the whole group; the parent passes it on in its own way.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:
         _work(target, settings)
     except OncewardError as error:
-        log.error("worker_failed", error=error.message, hint=error.hint)
+        # Its parts: what else is attached to an error need not fit into a pipe.
+        tell.send((type(error), error.message, error.detail, error.hint))
         os._exit(1)
 
 
@@ -153,6 +155,9 @@ class _Parent:
         self._context = multiprocessing.get_context("spawn")
         self._children: dict[int, Any] = {}
         self._began: dict[int, float] = {}
+        # What each child says when it cannot work.
+        self._told: dict[int, Connection] = {}
+        self._replaced: set[int] = set()
         self._pause = RESTART_FIRST
         self._stopping = 0
 
@@ -169,27 +174,59 @@ class _Parent:
                 if child.is_alive():
                     continue
                 del self._children[index]
-                if not self._stopping:
-                    self._replace(index, child.exitcode)
+                error = self._error_of(index)
+                if self._stopping:
+                    continue
+                if error is not None and index not in self._replaced:
+                    # It has never worked, and would not the next time: a lane that does not exist, a wrong password.
+                    self._end_all()
+                    raise error
+                self._replace(index, child.exitcode, error)
         return 0
+
+    def _error_of(self, index: int) -> OncewardError | None:
+        with self._told.pop(index) as told:
+            try:
+                kind, message, detail, hint = told.recv()
+            except EOFError:
+                return None
+        error: OncewardError = kind(message, detail=detail, hint=hint)
+        return error
+
+    def _end_all(self) -> None:
+        self._stopping += 1
+        self._pass_on(signal.SIGTERM)
+        for child in self._children.values():
+            child.join()
 
     def _start(self, index: int) -> None:
         settings = self._settings
         port = settings.health_port + index if settings.health_port is not None else None
         name = f"{settings.name}-{index + 1}" if settings.name else None
+        self._told[index], tell = self._context.Pipe(duplex=False)
         child = self._context.Process(
-            target=_child, args=(self._target, replace(settings, processes=1, health_port=port, name=name))
+            target=_child,
+            args=(self._target, replace(settings, processes=1, health_port=port, name=name), tell),
         )
         child.start()
+        # From here on only the child has this end: when it is gone, so is the pipe.
+        tell.close()
         self._children[index] = child
         self._began[index] = time.monotonic()
         if self._stopping:
             self._pass_on(signal.SIGTERM)
 
-    def _replace(self, index: int, code: int | None) -> None:
+    def _replace(self, index: int, code: int | None, error: OncewardError | None) -> None:
+        self._replaced.add(index)
         lived = time.monotonic() - self._began[index]
         self._pause = RESTART_FIRST if lived > RESTART_LAST else min(self._pause * 2, RESTART_LAST)
-        log.error("process_died", index=index, exit_code=code, restart_in=round(self._pause, 1))
+        log.error(
+            "process_died",
+            index=index,
+            exit_code=code,
+            restart_in=round(self._pause, 1),
+            **({} if error is None else {"error": error.message, "hint": error.hint}),
+        )
         deadline = time.monotonic() + self._pause
         while not self._stopping and (left := deadline - time.monotonic()) > 0:
             time.sleep(min(left, 0.1))

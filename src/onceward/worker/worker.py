@@ -201,8 +201,12 @@ class Worker:
         self._wanted = True
         self._wake.set()
 
-    def _notified(self, lane: str) -> None:
+    def _notified(self, said: str) -> None:
+        """A lane, and maybe ` returned` behind it: see onceward.wake and onceward.call_back."""
+        lane, _, what = said.partition(" ")
         if lane in self._lanes:
+            if what == "returned":
+                self._claims.look_back()
             self._noticed = True
             self.wake()
 

@@ -13,7 +13,7 @@ from onceward import AsyncClient, Client
 from onceward.registry import Task
 from onceward.requests import EnqueueOptions
 
-from .engine_tasks import app, count, count_filled, count_in_thread, count_limited, hold, tallies
+from .engine_tasks import app, count, count_filled, count_in_thread, count_limited, hold, stepped, tallies
 from .engine_tasks import work as work_task
 from .producer import Batch, Producer
 from .tally import Tally
@@ -25,6 +25,7 @@ TASKS: dict[str, Task[Any, Any]] = {
     "count_limited": count_limited,
     "work": work_task,
     "hold": hold,
+    "stepped": stepped,
 }
 
 

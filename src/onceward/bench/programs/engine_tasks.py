@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 
-from onceward import Onceward
+from onceward import Job, Onceward
 from onceward.limits import use
 
 from .tally import Tally
 
+STEPS = 5
 app = Onceward()
 # So wide that it never holds anybody back.
 app.limit("wide", requests=600_000_000, burst=10_000_000)
@@ -41,6 +42,18 @@ async def work(sent: int) -> None:
     """As long as a call of a provider."""
     await asyncio.sleep(0.1)
     tallies[0].hit(sent)
+
+
+@app.task
+async def stepped(sent: int, job: Job) -> None:
+    """The same in five steps, each of which is kept."""
+    for number in range(STEPS):
+        await job.step(f"step {number}", _nothing)
+    tallies[0].hit(sent)
+
+
+def _nothing() -> None:
+    """What each step does."""
 
 
 @app.task

@@ -4,6 +4,18 @@
 -- from then on whoever ends that job finds the edge.
 -- Only what workers call touches edges of others, and only rows that nobody has locked.
 
+create or replace function onceward.check_after_policy(p_policy text)
+  returns void
+  language plpgsql immutable
+  set search_path = pg_catalog, pg_temp
+as $$
+begin
+  if p_policy is null or p_policy not in ('fail', 'ignore', 'compensate') then
+    perform onceward.bad_argument('after_policy', p_policy, 'must be fail, ignore or compensate');
+  end if;
+end;
+$$;
+
 -- Checks p_after and returns the workflow that a new job belongs to.
 create or replace function onceward.check_after(p_tenant text, p_after uuid[], p_policy text, p_workflow_id uuid)
   returns uuid
@@ -19,9 +31,7 @@ declare
   v_missing uuid;
   v_first   uuid := p_after[1];
 begin
-  if p_policy is null or p_policy not in ('fail', 'ignore', 'compensate') then
-    perform onceward.bad_argument('after_policy', p_policy, 'must be fail, ignore or compensate');
-  end if;
+  perform onceward.check_after_policy(p_policy);
   if p_after is null or cardinality(p_after) = 0 or array_position(p_after, null) is not null then
     perform onceward.bad_argument('after', p_after::text, 'must name at least one job, and no null');
   end if;
@@ -31,8 +41,9 @@ begin
   end if;
   select u.id into v_missing
     from unnest(p_after) as u (id)
-   where not exists (select from onceward.job_private as j where j.id = u.id and j.tenant = p_tenant)
-     and not exists (select from onceward.archive_private as a where a.id = u.id and a.tenant = p_tenant)
+   -- Not as joins: the archive, which has many partitions, is asked only for those that do not live.
+   where (select true from onceward.job_private as j where j.id = u.id and j.tenant = p_tenant) is null
+     and (select true from onceward.archive_private as a where a.id = u.id and a.tenant = p_tenant) is null
    limit 1;
   if found then
     perform onceward.no_such_job(v_missing);
@@ -273,14 +284,18 @@ begin
     select j.id, j.state from onceward.job_private as j
      where j.id = any (array(select distinct e.after_id from edge as e))
        for key share skip locked
+  ), sided as materialized (
+    -- Side by side in one sorted list: a join of the two could be a loop in a loop, whatever the planner thinks of them.
+    select u.place, u.after_id, max(u.state) over (partition by u.after_id) as live
+      from (select e.place, e.after_id, null::text as state from edge as e
+            union all
+            select null::tid, l.id, l.state from live as l) as u
   ), found as materialized (
-    select e.place, m.states ->> e.after_id::text as live,
-           case when not m.states ? e.after_id::text
-                then (select true from onceward.job_private as j where j.id = e.after_id) end as is_locked,
-           case when not m.states ? e.after_id::text
-                then (select a.state from onceward.archive_private as a where a.id = e.after_id) end as ended
-      from edge as e
-     cross join (select coalesce(jsonb_object_agg(l.id, l.state), '{}') as states from live as l) as m
+    select s.place, s.live,
+           case when s.live is null then (select true from onceward.job_private as j where j.id = s.after_id) end as is_locked,
+           case when s.live is null then (select a.state from onceward.archive_private as a where a.id = s.after_id) end as ended
+      from sided as s
+     where s.place is not null
   ), told as (
     update onceward.dependency_private as d
        set verified = true,
@@ -298,6 +313,58 @@ begin
    where (select true from onceward.dependency_private as d
            where d.job_id = u.id and d.outcome is null and not d.verified limit 1);
   freed := onceward.decide_waiting(p_job_ids);
+end;
+$$;
+
+-- Two joins that crossed, neither of which saw the other: the youngest job of such a circle goes on, joins once more,
+-- and is refused (OW012), as if it had come second.  Returns how many are ready.
+create or replace function onceward.open_circles(p_job_ids uuid[])
+  returns integer
+  language plpgsql
+  set search_path = pg_catalog, pg_temp
+  set enable_seqscan = off
+  set enable_hashjoin = off
+  set enable_mergejoin = off
+  set jit = off
+as $$
+declare
+  v_job    uuid;
+  v_victim uuid;
+  v_locked uuid;
+  v_ready  integer := 0;
+begin
+  for v_job in
+    select j.id from onceward.job_private as j
+     where j.id = any (p_job_ids) and coalesce(j.awaits, '') = 'join'  -- see decide_waiting
+     order by j.id
+  loop
+    with recursive dependent as (
+      select v_job as id
+      union
+      select d.job_id from dependent as w
+        join onceward.dependency_private as d on d.after_id = w.id and coalesce(d.outcome, '') = ''
+    ), awaited as (
+      select d.after_id as id from onceward.dependency_private as d where d.job_id = v_job and d.outcome is null
+      union
+      -- Not through those that nobody reaches from the other side: most have no part in a circle.
+      select d.after_id from awaited as w
+        join onceward.dependency_private as d on d.job_id = w.id and d.outcome is null
+       where w.id in (select u.id from dependent as u)
+    )
+    select w.id into v_victim
+      from awaited as w join onceward.job_private as j on j.id = w.id
+     where w.id in (select u.id from dependent as u) and coalesce(j.awaits, '') = 'join'
+     order by w.id desc limit 1;
+    continue when v_victim is null;
+    select j.id into v_locked from onceward.job_private as j
+     where j.id = v_victim and coalesce(j.awaits, '') = 'join' for update skip locked;
+    if found then
+      v_ready := v_ready + onceward.go_on(array[v_victim]);
+    else
+      insert into onceward.recheck_private (kind, job_id) values ('job', v_job);
+    end if;
+  end loop;
+  return v_ready;
 end;
 $$;
 
@@ -345,7 +412,7 @@ begin
     if v_jobs is not null then
       select * into v_part from onceward.verify_dependencies(v_jobs);
       more := more or v_part.seen >= 10000;
-      freed := freed + v_part.freed;
+      freed := freed + v_part.freed + onceward.open_circles(v_jobs);
       perform onceward.hear_events(v_jobs);
     end if;
     if v_events is not null then

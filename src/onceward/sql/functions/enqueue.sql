@@ -115,6 +115,8 @@ begin
   if p_after is not null then
     v_flow := onceward.check_after(v_tenant, p_after, p_after_policy, p_workflow_id);
     v_state := 'blocked';
+  elsif p_after_policy is distinct from 'fail' then
+    perform onceward.check_after_policy(p_after_policy);
   end if;
 
   insert into onceward.job_private as j
@@ -216,6 +218,12 @@ create or replace function onceward.key_conflict(p_task text, p_key text, p_job_
   set search_path = pg_catalog, pg_temp
 as $$
 begin
+  if p_task = '(workflow)' then
+    raise exception 'key "%" is taken by a workflow with different nodes', onceward.shown(p_key)
+      using errcode = 'OW005',
+            detail  = format('Workflow %s holds the key.', p_job_id),
+            hint    = 'Use another key for different work, or send the same nodes.';
+  end if;
   raise exception 'key "%" of task "%" is taken by a job with a different payload', onceward.shown(p_key), onceward.shown(p_task)
     using errcode = 'OW005',
           detail  = format('Job %s holds the key.', p_job_id),

@@ -87,6 +87,8 @@ begin
   if p_after is not null then
     v_flow := onceward.check_after(v_tenant, p_after, p_after_policy, p_workflow_id);
     v_state := 'blocked';
+  elsif p_after_policy is distinct from 'fail' then
+    perform onceward.check_after_policy(p_after_policy);
   end if;
   insert into onceward.job_private
     (id, tenant, lane, task, state, priority, ready_seq, max_attempts, created_at, run_at, payload, expires_at,

@@ -52,8 +52,9 @@ create or replace function onceward.check_event_name(p_name text)
   set search_path = pg_catalog, pg_temp
 as $$
 begin
-  if p_name is null or length(p_name) not between 1 and 500 or p_name ~ '[[:cntrl:]]' then
-    perform onceward.bad_argument('event', p_name, 'must be 1 to 500 characters without control characters');
+  -- A job waits for it in a step called "event <name>", and names of steps have at most 200 characters.
+  if p_name is null or length(p_name) not between 1 and 194 or p_name ~ '[[:cntrl:]]' then
+    perform onceward.bad_argument('event', p_name, 'must be 1 to 194 characters without control characters');
   end if;
 end;
 $$;

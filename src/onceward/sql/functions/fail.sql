@@ -278,8 +278,10 @@ begin
       end if;
     else
       perform onceward.record_attempt(v_job, 'released', null, onceward.now());
-      update onceward.job_private as j set attempt = j.attempt - 1 where j.id = v_job.id;
       perform onceward.end_attempt(v_job, 'released', 'ready', null, null);
+      -- It has stood in line already, and keeps its place.
+      update onceward.job_private as j set attempt = j.attempt - 1, ready_seq = coalesce(v_job.ready_seq, j.ready_seq)
+       where j.id = v_job.id;
       v_lanes := v_lanes || v_job.lane;
     end if;
     if p_unstarted then
@@ -294,6 +296,7 @@ begin
     perform onceward.admit(v_keys);
   end if;
   perform onceward.wake(v_lanes);
+  perform onceward.call_back(p_worker_id, v_lanes);
   return v_count;
 end;
 $$;

@@ -1,13 +1,17 @@
 -- Workflows: jobs that belong together, because one waits for or was spawned by another, or because they were enqueued as one.
 
 -- p_nodes: [{"name": ..., "task": ..., "payload": {...}, "after": [names], ... options of enqueue}, ...]
-create or replace function onceward.enqueue_workflow(p_nodes jsonb, p_tenant text default null)
-  returns table (node text, job_id uuid)
+-- The key of a workflow stands among those of jobs, under a name that no task can have.
+create or replace function onceward.enqueue_workflow(
+  p_nodes jsonb, p_tenant text default null, p_key text default null, p_key_window text default 'forever'
+)
+  returns table (node text, job_id uuid, workflow_id uuid, created boolean)
   language plpgsql security definer
   set search_path = pg_catalog, pg_temp
 as $$
 declare
   v_workflow uuid := onceward.new_id();
+  v_holder   uuid;
   v_ids      jsonb := '{}';
   v_nodes    jsonb;
   v_name     text;
@@ -15,6 +19,22 @@ declare
   v_after    uuid[];
 begin
   perform onceward.check_nodes(p_nodes);
+  if p_key is not null then
+    if p_key_window is not distinct from 'live' then
+      perform onceward.bad_argument('key_window', p_key_window, 'must be forever or an interval, for a workflow',
+        'Jobs of a workflow may come and go; give the time in which a repetition may arrive.');
+    end if;
+    v_holder := onceward.take_key(onceward.tenant_for(p_tenant), '(workflow)', p_key, p_key_window, v_workflow, p_nodes);
+    if v_holder <> v_workflow then
+      return query
+        select n ->> 'name', j.id, v_holder, false
+          from jsonb_array_elements(p_nodes) with ordinality as u (n, i)
+          left join onceward.jobs as j on j.node = n ->> 'name' and j.id = any (array(
+            select m.job_id from onceward.workflow_members as m where m.workflow_id = v_holder))
+         order by u.i;
+      return;
+    end if;
+  end if;
   v_nodes := (select jsonb_object_agg(n ->> 'name', n) from jsonb_array_elements(p_nodes) as n);
   foreach v_name in array onceward.node_order(p_nodes) loop
     v_node := v_nodes -> v_name;
@@ -41,7 +61,7 @@ begin
     v_ids := v_ids || jsonb_build_object(v_name, job_id);
   end loop;
   return query
-    select n ->> 'name', (v_ids ->> (n ->> 'name'))::uuid
+    select n ->> 'name', (v_ids ->> (n ->> 'name'))::uuid, v_workflow, true
       from jsonb_array_elements(p_nodes) with ordinality as u (n, i) order by u.i;
 exception
   -- A time that is none, a number with letters in it: only the field of a node can be meant.
@@ -50,8 +70,8 @@ exception
     perform onceward.bad_argument('nodes', v_node::text, format('must have valid fields, in node "%s" (%s)', v_name, sqlerrm));
 end;
 $$;
-comment on function onceward.enqueue_workflow(jsonb, text) is
-  'Enqueues jobs that wait for each other, all or none: a list of nodes with name, task, payload, after (names) and options of enqueue.  A cycle is refused (OW012) and named.  Returns the job of each node.';
+comment on function onceward.enqueue_workflow(jsonb, text, text, text) is
+  'Enqueues jobs that wait for each other, all or none: a list of nodes with name, task, payload, after (names) and options of enqueue.  A cycle is refused (OW012) and named.  With a key, the same key within its window (forever or an interval) gives the same workflow and created = false; other nodes under it are an error (OW005).  Returns the job of each node.';
 
 create or replace function onceward.check_nodes(p_nodes jsonb)
   returns void

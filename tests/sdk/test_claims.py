@@ -1,0 +1,37 @@
+"""From where a worker claims: floors, and when it looks from the beginning."""
+
+from __future__ import annotations
+
+import time
+
+from onceward.worker.claims import SWEEP_SECONDS, Claims
+
+
+def claims_after(*, took: float) -> Claims:
+    """A worker under load, whose last look from the beginning took so long and is just over."""
+    claims = Claims({"default": None}, 10, 1.0)
+    claimed = ("claimed", "id", 1, "task", "{}", "default", 0, 70)
+    claims.learned([claimed] * 10, asked=10, swept=True, took=took)
+    return claims
+
+
+def test_under_load_a_worker_claims_from_its_floors_on_until_a_second_has_passed():
+    claims = claims_after(took=0.001)
+    now = time.monotonic()
+
+    assert claims.floors(now) == {"default": {0: 70}}
+    assert claims.floors(now + SWEEP_SECONDS) is None
+
+
+def test_when_jobs_have_returned_it_looks_from_the_beginning_at_once():
+    claims = claims_after(took=0.001)
+    claims.look_back()
+
+    assert claims.floors(time.monotonic()) is None
+
+
+def test_but_not_when_looking_is_slow():
+    claims = claims_after(took=0.5)
+    claims.look_back()
+
+    assert claims.floors(time.monotonic()) == {"default": {0: 70}}
