@@ -16,6 +16,9 @@ OncewardError
 ├── WrongTenant          OW011
 ├── InvalidWorkflow      OW012  jobs would wait for each other in a circle
 ├── UnknownSchedule      OW020
+├── UnknownOperator      OW045
+├── SignInRefused        OW046  a link that was used, is over, or never was
+├── UnknownToken         OW047
 ├── RunHeld                     the run of this key is somebody's, or done
 ├── CannotConnect               the database cannot be reached; nothing has happened
 ├── ConnectionLost              the connection broke; the call may have happened
@@ -161,6 +164,24 @@ class UnknownSchedule(OncewardError):
     sqlstate = "OW020"
 
 
+class UnknownOperator(OncewardError):
+    """The operator does not exist."""
+
+    sqlstate = "OW045"
+
+
+class SignInRefused(OncewardError):
+    """The sign-in link cannot be used."""
+
+    sqlstate = "OW046"
+
+
+class UnknownToken(OncewardError):
+    """The token does not exist."""
+
+    sqlstate = "OW047"
+
+
 class RunHeld(OncewardError):
     """Somebody runs this key, or it has completed."""
 
@@ -209,7 +230,7 @@ BY_SQLSTATE: dict[str, type[OncewardError]] = {
     cls.sqlstate: cls
     for cls in (LeaseLost, UnknownLane, PayloadTooLarge, ResultTooLarge, KeyConflict, UnknownJob, WrongState,
                 InvalidArgument, WorkerExpired, CheckFailed, WrongTenant, InvalidWorkflow,
-                UnknownSchedule)
+                UnknownSchedule, UnknownOperator, SignInRefused, UnknownToken)
     if cls.sqlstate is not None
 }  # fmt: skip
 

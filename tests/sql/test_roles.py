@@ -50,13 +50,14 @@ OF_EVERYBODY = {
 }
 OF_NOBODY = {
     "key_private", "concurrency_private", "admission_private", "dependency_private", "recheck_private",
-    "delivery_content_private",
+    "delivery_content_private", "operator_private", "link_private", "session_private", "token_private",
 }  # fmt: skip
 # Which roles may act for all tenants at once.
 FOR_ALL = {"worker", "operator", "auditor"}
 
 EVERYBODY = {
     "now", "id_at", "current_tenant", "sees_all_tenants", "caller", "fingerprint", "next_ticks", "run_key",
+    "actor", "find_jobs", "scan_end", "estimate_jobs", "activity", "pulse",
 }  # fmt: skip
 PRODUCING = {
     "enqueue", "enqueue_many", "enqueue_workflow", "declare_lanes", "cancel", "cancel_workflow", "emit_event",
@@ -71,6 +72,8 @@ WORKING = {
 OPERATING = {
     "requeue", "requeue_workflow", "resolve", "run_now", "add_lane", "pause_lane", "resume_lane",
     "decide_delivery", "delivery_content", "pause_schedule", "resume_schedule", "run_schedule_now", "tick",
+    "add_operator", "disable_operator", "operators", "has_operators", "create_link", "link_operator", "use_link",
+    "begin_session", "session_operator", "end_session", "create_token", "revoke_token", "token_scopes", "tokens",
 }  # fmt: skip
 MAY_CALL = {
     "producer": EVERYBODY | PRODUCING,

@@ -32,6 +32,10 @@ TABLES = (
     "run_private",
     "delivery_private",
     "delivery_content_private",
+    "operator_private",
+    "link_private",
+    "session_private",
+    "token_private",
 )
 
 

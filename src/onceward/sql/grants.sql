@@ -50,6 +50,16 @@ grant execute on function onceward.declare_schedules to onceward_worker;
 grant execute on function onceward.tick to onceward_worker, onceward_operator;
 grant execute on function onceward.pause_schedule, onceward.resume_schedule, onceward.run_schedule_now to onceward_operator;
 
+-- The web pages: readers browse with their own rights; whoever serves the pages signs people in and manages access.
+grant execute on function
+  onceward.actor, onceward.find_jobs, onceward.scan_end, onceward.estimate_jobs, onceward.activity, onceward.pulse
+   to onceward_producer, onceward_worker, onceward_operator, onceward_auditor;
+grant execute on function
+  onceward.add_operator, onceward.disable_operator, onceward.operators, onceward.has_operators, onceward.create_link,
+  onceward.link_operator, onceward.use_link, onceward.begin_session, onceward.session_operator, onceward.end_session,
+  onceward.create_token, onceward.revoke_token, onceward.token_scopes, onceward.tokens
+   to onceward_operator;
+
 -- Row-level security.  The owner's policy lets the engine's own functions work; everybody else sees their tenant.
 do $$
 declare
