@@ -16,7 +16,7 @@ OUT = {
     "0003_expand_deliveries.sql": "1be9942d0a1d167b",
     "0004_expand_schedules.sql": "fb094646f7b0c04a",
     "0005_expand_run_keys.sql": "f51cd3006754acb3",
-    "0010_expand_web.sql": "db2bbd41dbc3d6d7",
+    "0010_expand_web.sql": "c8ef1fca52e1ff95",
 }
 
 

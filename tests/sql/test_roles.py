@@ -73,7 +73,7 @@ OPERATING = {
     "requeue", "requeue_workflow", "resolve", "run_now", "add_lane", "pause_lane", "resume_lane",
     "decide_delivery", "delivery_content", "pause_schedule", "resume_schedule", "run_schedule_now", "tick",
     "add_operator", "disable_operator", "operators", "has_operators", "create_link", "link_operator", "use_link",
-    "begin_session", "session_operator", "end_session", "create_token", "revoke_token", "token_scopes", "tokens",
+    "operator_named", "session_operator", "end_session", "create_token", "revoke_token", "token_scopes", "tokens",
 }  # fmt: skip
 MAY_CALL = {
     "producer": EVERYBODY | PRODUCING,

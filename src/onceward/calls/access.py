@@ -57,11 +57,13 @@ def use_link(digest: bytes, session: bytes) -> Call[str]:
     )
 
 
-def begin_session(operator: str, session: bytes) -> Call[str]:
+def operator_named(name: str) -> Call[tuple[str, str, str | None] | None]:
+    """Name, role and tenant."""
     return Call(
-        "select onceward.begin_session(%(operator)s::text, %(session)s::bytea)",
-        {"operator": operator, "session": session},
-        scalar,
+        "select name, role, tenant from onceward.operator_named(%(name)s::text)",
+        {"name": name},
+        lambda rows: (rows[0][0], rows[0][1], rows[0][2]) if rows else None,
+        repeatable=True,
     )
 
 

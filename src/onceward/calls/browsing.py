@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import fields
+from datetime import datetime
 from typing import LiteralString
 from uuid import UUID
 
-from onceward.calls.base import Call, nothing, rows_of, scalar
-from onceward.model import JobFilter
+from onceward.calls.base import Call, nothing, one, rows_of, scalar
+from onceward.calls.reading import JOB
+from onceward.model import JobFilter, JobInfo
 from onceward.model_web import Activity, Count, FoundJob
 
 # As many jobs are looked at, whatever matches.
@@ -87,3 +89,24 @@ def take_role(role: str) -> Call[None]:
 def read_only() -> Call[None]:
     """For the rest of the transaction, write nothing."""
     return Call("select set_config('transaction_read_only', 'on', true)", {}, nothing, repeatable=True)
+
+
+def waiting_for_people(most: int) -> Call[tuple[datetime, int, int]]:
+    """The time; dead letters and uncertain deliveries, each counted up to a bound."""
+    return Call(
+        "select onceward.now(), (select count(*) from (select from onceward.dead_letters limit %(most)s::int) as d), "
+        "(select count(*) from (select from onceward.deliveries where state = 'uncertain' limit %(most)s::int) as u)",
+        {"most": most},
+        one(lambda row: (row[0], row[1], row[2])),
+        repeatable=True,
+    )
+
+
+def running_jobs(limit: int) -> Call[list[JobInfo]]:
+    """The longest first."""
+    return Call(
+        JOB + " where state = 'running' order by started_at, id limit %(limit)s::int",
+        {"limit": limit},
+        rows_of(JobInfo),
+        repeatable=True,
+    )

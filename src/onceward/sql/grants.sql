@@ -56,7 +56,7 @@ grant execute on function
    to onceward_producer, onceward_worker, onceward_operator, onceward_auditor;
 grant execute on function
   onceward.add_operator, onceward.disable_operator, onceward.operators, onceward.has_operators, onceward.create_link,
-  onceward.link_operator, onceward.use_link, onceward.begin_session, onceward.session_operator, onceward.end_session,
+  onceward.link_operator, onceward.use_link, onceward.operator_named, onceward.session_operator, onceward.end_session,
   onceward.create_token, onceward.revoke_token, onceward.token_scopes, onceward.tokens
    to onceward_operator;
 

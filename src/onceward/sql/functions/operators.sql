@@ -128,3 +128,21 @@ as $$
   select exists (select from onceward.operator_private as o where o.disabled_at is null)
 $$;
 comment on function onceward.has_operators() is 'Whether anybody can sign in to the web pages.  Nothing more is told.';
+
+-- For somebody whom a provider of single sign-on has vouched for; the caller has checked that.
+create or replace function onceward.operator_named(p_name text)
+  returns table (name text, role text, tenant text)
+  language plpgsql volatile security definer
+  set search_path = pg_catalog, pg_temp
+as $$
+begin
+  perform onceward.check_manages_access();
+  update onceward.operator_private as o
+     set seen_at = onceward.now()
+   where o.name = p_name and o.disabled_at is null and coalesce(o.seen_at < onceward.now() - interval '1 minute', true);
+  return query
+    select o.name, o.role, o.tenant from onceward.operator_private as o where o.name = p_name and o.disabled_at is null;
+end;
+$$;
+comment on function onceward.operator_named(text) is
+  'The role and tenant of an operator for whom single sign-on has vouched; no row for one who is unknown or disabled.';

@@ -78,50 +78,18 @@ begin
             detail  = 'It was used before, its time is over, or it never was one.',
             hint    = 'Ask for a new one: "onceward operator link".';
   end if;
-  perform onceward.open_session(v_id, p_session_hash, 'link');
+  delete from onceward.session_private as s
+   where s.hash in (select old.hash from onceward.session_private as old
+                     where old.expires_at < onceward.now()
+                     order by old.expires_at limit 100 for update skip locked);
+  insert into onceward.session_private (hash, operator_id, created_at, seen_at, expires_at)
+  values (p_session_hash, v_id, onceward.now(), onceward.now(), onceward.now() + interval '12 hours');
+  update onceward.operator_private as o set seen_at = onceward.now() where o.id = v_id;
   return v_name;
 end;
 $$;
 comment on function onceward.use_link(bytea, bytea) is
   'Begins a session by a one-time link, which is then used up.  Returns the name of the operator.';
-
-create or replace function onceward.open_session(p_operator_id uuid, p_hash bytea, p_method text)
-  returns void
-  language plpgsql
-  set search_path = pg_catalog, pg_temp
-as $$
-begin
-  delete from onceward.session_private as s
-   where s.hash in (select old.hash from onceward.session_private as old
-                     where old.expires_at < onceward.now()
-                     order by old.expires_at limit 100 for update skip locked);
-  insert into onceward.session_private (hash, operator_id, method, created_at, seen_at, expires_at)
-  values (p_hash, p_operator_id, p_method, onceward.now(), onceward.now(), onceward.now() + interval '12 hours');
-  update onceward.operator_private as o set seen_at = onceward.now() where o.id = p_operator_id;
-end;
-$$;
-
--- For somebody whom a provider of single sign-on has vouched for; the caller has checked that.
-create or replace function onceward.begin_session(p_operator text, p_hash bytea)
-  returns text
-  language plpgsql security definer
-  set search_path = pg_catalog, pg_temp
-as $$
-declare
-  v_id uuid;
-begin
-  perform onceward.check_manages_access();
-  perform onceward.check_hash(p_hash);
-  select o.id into v_id from onceward.operator_private as o where o.name = p_operator and o.disabled_at is null;
-  if not found then
-    perform onceward.no_such_operator(p_operator);
-  end if;
-  perform onceward.open_session(v_id, p_hash, 'sso');
-  return p_operator;
-end;
-$$;
-comment on function onceward.begin_session(text, bytea) is
-  'Begins a session of an operator for whom single sign-on has vouched.';
 
 -- A session lasts twelve hours from its last use, a week at most.  Seen is written once a minute, not at every page.
 create or replace function onceward.session_operator(p_hash bytea)

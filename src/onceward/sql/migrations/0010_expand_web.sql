@@ -32,12 +32,10 @@ create index link_expires_idx on onceward.link_private (expires_at);
 create table onceward.session_private (
   hash        bytea primary key,
   operator_id uuid not null,
-  method      text not null,
   created_at  timestamptz not null,
   seen_at     timestamptz not null,
   expires_at  timestamptz not null,
-  constraint session_hash_size check (octet_length(hash) = 32),
-  constraint session_method_known check (method in ('link', 'sso'))
+  constraint session_hash_size check (octet_length(hash) = 32)
 ) with (fillfactor = 80);
 create index session_operator_idx on onceward.session_private (operator_id);
 create index session_expires_idx on onceward.session_private (expires_at);
