@@ -49,6 +49,8 @@ class Onceward:
         # Set by Deliveries(app, …).
         self.deliveries: Deliveries | None = None
         self.schedules: dict[tuple[str | None, str], Schedule] = {}
+        # Web pages of the application: onceward.web.Section, which stands above this module.
+        self.sections: list[Any] = []
 
     @overload
     def task(self, handler: Callable[P, R], /) -> Task[P, R]: ...

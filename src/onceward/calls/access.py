@@ -82,7 +82,12 @@ def end_session(digest: bytes) -> Call[bool]:
 
 
 def create_token(
-    name: str, digest: bytes, scopes: Sequence[str], *, tenant: str | None = None, life: timedelta | None = None
+    name: str,
+    digest: bytes,
+    scopes: Sequence[str],
+    *,
+    tenant: str | None = None,
+    life: timedelta | None = None,
 ) -> Call[UUID]:
     return Call(
         "select onceward.create_token(%(name)s::text, %(hash)s::bytea, %(scopes)s::text[], %(tenant)s::text, %(life)s::interval)",

@@ -18,9 +18,7 @@ _FOUND: LiteralString = (
     "onceward.find_jobs(%(states)s::text[], %(lane)s::text, %(task)s::text, %(tenant)s::text, %(key)s::text, %(error)s::text, "
     "%(fingerprint)s::text, %(since)s::timestamptz, %(until)s::timestamptz, %(before)s::uuid, %(limit)s::int, %(scan)s::int)"
 )
-_END: LiteralString = (
-    "onceward.scan_end(%(states)s::text[], %(since)s::timestamptz, %(until)s::timestamptz, %(before)s::uuid, %(scan)s::int)"
-)
+_END: LiteralString = "onceward.scan_end(%(states)s::text[], %(since)s::timestamptz, %(until)s::timestamptz, %(before)s::uuid, %(scan)s::int)"
 
 
 def _params(wanted: JobFilter, scan: int) -> dict[str, object]:

@@ -25,9 +25,12 @@ from onceward.cli import (
     event,
     job,
     lane,
+    operator,
     output,
     schedule,
     step,
+    token,
+    web,
     worker,
     workflow,
 )
@@ -44,7 +47,7 @@ class Root(Group):
     """The program itself; its help lists the commands in this order."""
 
     order: ClassVar[tuple[str, ...]] = (
-        "db", "doctor", "worker", "workers", "job", "step", "workflow", "event", "lane", "schedule", "run", "dead-letter",
+        "db", "doctor", "operator", "token", "up", "worker", "workers", "web", "job", "step", "workflow", "event", "lane", "schedule", "run", "dead-letter",
         "delivery", "demo", "bench",
     )  # fmt: skip
 
@@ -63,8 +66,12 @@ app = typer.Typer(
 )
 app.add_typer(db.app, name="db", rich_help_panel=SET_UP)
 app.command("doctor", cls=Command, rich_help_panel=SET_UP)(doctor.doctor)
+app.add_typer(operator.app, name="operator", rich_help_panel=SET_UP)
+app.add_typer(token.app, name="token", rich_help_panel=SET_UP)
+app.command("up", cls=Command, rich_help_panel=RUN)(web.up)
 app.command("worker", cls=Command, rich_help_panel=RUN)(worker.worker)
 app.command("workers", cls=Command, rich_help_panel=RUN)(worker.workers)
+app.command("web", cls=Command, rich_help_panel=RUN)(web.web)
 app.add_typer(job.app, name="job", rich_help_panel=LOOK)
 app.add_typer(step.app, name="step", rich_help_panel=LOOK)
 app.add_typer(workflow.app, name="workflow", rich_help_panel=LOOK)

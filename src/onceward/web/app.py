@@ -51,7 +51,9 @@ async def live(request: Request) -> Response:
             yield f"event: {event}\ndata: \n\n"
 
     return StreamingResponse(
-        stream(), media_type="text/event-stream", headers={"cache-control": "no-store", "x-accel-buffering": "no"}
+        stream(),
+        media_type="text/event-stream",
+        headers={"cache-control": "no-store", "x-accel-buffering": "no"},
     )
 
 
@@ -93,7 +95,9 @@ def create_app(settings: WebSettings | None = None) -> Starlette:
 def _routes(sections: Sequence[Section]) -> list[BaseRoute]:
     ours = Path(str(resources.files("onceward.web").joinpath("static")))
     static: list[BaseRoute] = [
-        Mount(f"/static/{section.name}", Assets(directory=section.static)) for section in sections if section.static
+        Mount(f"/static/{section.name}", Assets(directory=section.static))
+        for section in sections
+        if section.static
     ]
     behind_the_gate: list[BaseRoute] = [
         *PAGES,

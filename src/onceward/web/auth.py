@@ -27,7 +27,15 @@ SAFE = frozenset({"GET", "HEAD", "OPTIONS"})
 # How long the answer to "is there any operator?" is good for.
 REMEMBER = 2.0
 # Headers that say: somebody stands between.
-_PASSED_ON = ("forwarded", "x-forwarded-for", "x-forwarded-host", "x-real-ip", "via", "cf-connecting-ip", "cf-ray")
+_PASSED_ON = (
+    "forwarded",
+    "x-forwarded-for",
+    "x-forwarded-host",
+    "x-real-ip",
+    "via",
+    "cf-connecting-ip",
+    "cf-ray",
+)
 _NOT_PAGES = ("/live", "/api/")
 
 
@@ -43,7 +51,9 @@ def is_local(request: HTTPConnection) -> bool:
     if any(name in request.headers for name in _PASSED_ON):
         return False
     client = request.client.host if request.client else ""
-    return _is_loopback(client) and (request.url.hostname == "localhost" or _is_loopback(request.url.hostname or ""))
+    return _is_loopback(client) and (
+        request.url.hostname == "localhost" or _is_loopback(request.url.hostname or "")
+    )
 
 
 def _is_loopback(host: str) -> bool:
@@ -58,7 +68,9 @@ def cookie_name(request: HTTPConnection) -> str:
 
 
 def set_session(request: Request, response: Response, secret: str) -> None:
-    response.set_cookie(cookie_name(request), secret, path="/", secure=is_https(request), httponly=True, samesite="lax")
+    response.set_cookie(
+        cookie_name(request), secret, path="/", secure=is_https(request), httponly=True, samesite="lax"
+    )
 
 
 def form_cookie(request: HTTPConnection) -> str:
@@ -118,7 +130,9 @@ class Gate:
         if kind.lower() == "bearer" and secret.startswith(secrets.TOKEN):
             found = await web.database.serve(access.token_scopes(secrets.digest(secret)))
             if found is None or not set(found[1]) & {"read", "operate"}:
-                raise HTTPException(401, "the token is not valid here", headers={"www-authenticate": "Bearer"})
+                raise HTTPException(
+                    401, "the token is not valid here", headers={"www-authenticate": "Bearer"}
+                )
             return from_scopes(f"token {found[0]}", found[1], found[2])
         if session := request.cookies.get(cookie_name(request)):
             known = await web.database.serve(access.session_operator(secrets.digest(session)))
@@ -142,7 +156,11 @@ class Gate:
 
 
 def _to_sign_in(request: Request) -> Response:
-    if request.method not in SAFE or request.url.path.startswith(_NOT_PAGES) or request.url.path.endswith(".csv"):
+    if (
+        request.method not in SAFE
+        or request.url.path.startswith(_NOT_PAGES)
+        or request.url.path.endswith(".csv")
+    ):
         raise HTTPException(401, "sign in first", headers={"www-authenticate": "Bearer"})
     here = request.url.path + (f"?{request.url.query}" if request.url.query else "")
     return RedirectResponse(f"/sign-in?next={quote(here, safe='')}", 303)
@@ -158,7 +176,9 @@ async def _check_may_post(request: Request, identity: Identity) -> None:
     check_origin(request)
     sent = request.headers.get("x-csrf-token") or (await read_form(request)).text("csrf")
     if not sent or not secrets.same(sent, csrf_of(request)):
-        raise HTTPException(403, "the form is not ours, or older than your session: reload the page and try again")
+        raise HTTPException(
+            403, "the form is not ours, or older than your session: reload the page and try again"
+        )
 
 
 def check_origin(request: Request) -> None:
@@ -173,6 +193,11 @@ def check_origin(request: Request) -> None:
 
 def safe_next(path: str) -> str:
     """Where to go after signing in: a path of ours, and nothing that a browser takes for another host."""
-    if path.startswith("/") and not path.startswith(("//", "/\\", "/sign-in")) and "\\" not in path and path.isprintable():
+    if (
+        path.startswith("/")
+        and not path.startswith(("//", "/\\", "/sign-in"))
+        and "\\" not in path
+        and path.isprintable()
+    ):
         return path
     return "/"

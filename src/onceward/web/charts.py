@@ -47,9 +47,9 @@ def bars(points: Sequence[Point], title: str) -> Markup:
             shapes += _rect("bar-failed", i * width + width * 0.12, 100 - done - failed, width * 0.76, failed)
         # A transparent one over the whole height, so that the text appears above small bars, too.
         parts.append(
-            Markup('<g>{}<rect class="bar-hit" x="{}" y="0" width="{}" height="100"/><title>{}</title></g>').format(
-                shapes, f"{i * width:.2f}", f"{width:.2f}", text
-            )
+            Markup(
+                '<g>{}<rect class="bar-hit" x="{}" y="0" width="{}" height="100"/><title>{}</title></g>'
+            ).format(shapes, f"{i * width:.2f}", f"{width:.2f}", text)
         )
     lines = Markup("").join(
         Markup('<line class="grid" x1="0" x2="1000" y1="{0}" y2="{0}"/>').format(y) for y in (0.5, 50, 99.5)
@@ -80,9 +80,9 @@ def heat(points: Sequence[Point], title: str, top: int) -> Markup:
         text = f"{point.label}: {point.done:,} done" + (f", {point.failed:,} failed" if point.failed else "")
         mark = Markup('<rect class="heat-failed" x="{}" y="11" width="8" height="3"/>').format(i * 10 + 1)
         cells.append(
-            Markup('<g><rect class="heat heat-{}" x="{}" y="0" width="9" height="14"/>{}<title>{}</title></g>').format(
-                level, i * 10, mark if point.failed else "", text
-            )
+            Markup(
+                '<g><rect class="heat heat-{}" x="{}" y="0" width="9" height="14"/>{}<title>{}</title></g>'
+            ).format(level, i * 10, mark if point.failed else "", text)
         )
     total = sum(point.done for point in points)
     failed = sum(point.failed for point in points)
@@ -108,7 +108,9 @@ def _rect(name: str, x: float, y: float, width: float, height: float) -> Markup:
 
 def _table(title: str, points: Sequence[Point]) -> Markup:
     rows = Markup("").join(
-        Markup("<tr><th scope=row>{}</th><td>{}</td><td>{}</td></tr>").format(point.label, point.done, point.failed)
+        Markup("<tr><th scope=row>{}</th><td>{}</td><td>{}</td></tr>").format(
+            point.label, point.done, point.failed
+        )
         for point in points
         if point.done or point.failed
     )

@@ -29,15 +29,16 @@ class Acting:
     """A transaction in somebody's name."""
 
     def __init__(self, connection: AsyncConnection) -> None:
-        self._connection = connection
+        # For clients that enqueue in this transaction.
+        self.connection = connection
 
     async def run(self, call: Call[T]) -> T:
-        return await contrib.run_async(self._connection, call)
+        return await contrib.run_async(self.connection, call)
 
     async def attempt(self, call: Call[T]) -> T:
         """Like run, in a savepoint: what fails is undone alone."""
-        async with self._connection.transaction():
-            return await contrib.run_async(self._connection, call)
+        async with self.connection.transaction():
+            return await contrib.run_async(self.connection, call)
 
 
 class Database:
@@ -78,6 +79,10 @@ class Database:
     async def run(self, identity: Identity, call: Call[T], *, writes: bool = False) -> T:
         async with self.acting(identity, writes=writes) as acting:
             return await acting.run(call)
+
+    def serving(self) -> contextlib.AbstractAsyncContextManager[Acting]:
+        """A transaction of the pages themselves, for nobody: sample data, say."""
+        return self.acting(_SERVICE, writes=True)
 
     async def serve(self, call: Call[T]) -> T:
         """A call of the pages themselves: who is it, which token is that?"""

@@ -50,7 +50,9 @@ async def read_form(request: Request) -> Form:
     if kind and kind != "application/x-www-form-urlencoded":
         raise InvalidArgument(f"a form is sent as application/x-www-form-urlencoded, got {kind[:60]!r}")
     try:
-        fields = parse_qs(body.decode("utf-8"), keep_blank_values=True, max_num_fields=MOST_FIELDS, errors="strict")
+        fields = parse_qs(
+            body.decode("utf-8"), keep_blank_values=True, max_num_fields=MOST_FIELDS, errors="strict"
+        )
     except ValueError as error:
         raise InvalidArgument("the form cannot be read", detail=str(error)[:200]) from None
     # Browsers send line ends as CR LF.

@@ -47,7 +47,9 @@ def layout(jobs: Sequence[WorkflowJob], current: UUID) -> Graph:
         key = job.id if job.node else (depth[job.id], job.task, job.parent_id, tuple(job.after or ()))
         groups.setdefault(key, []).append(job)
     parts = [
-        part for group in groups.values() for part in ([group] if len(group) > MANY else [[job] for job in group])
+        part
+        for group in groups.values()
+        for part in ([group] if len(group) > MANY else [[job] for job in group])
     ]
     rows: Counter[int] = Counter()
     place: dict[UUID, Box] = {}
@@ -59,8 +61,8 @@ def layout(jobs: Sequence[WorkflowJob], current: UUID) -> Graph:
     edges = {
         (place[other], place[job.id], spawned)
         for job in jobs
-        for other, spawned in [*((other, False) for other in job.after or ()), (job.parent_id, not job.after)]
-        if other in place and place[other] is not place[job.id] and (other != job.parent_id or spawned or other in (job.after or ()))
+        for other, spawned in _before(job)
+        if other in place and place[other] is not place[job.id]
     }
     columns, most = max(rows, default=0) + 1, max(rows.values(), default=1)
     return Graph(
@@ -69,6 +71,13 @@ def layout(jobs: Sequence[WorkflowJob], current: UUID) -> Graph:
         columns * (BOX_WIDTH + GAP_X) - GAP_X + 4,
         most * (BOX_HEIGHT + GAP_Y) - GAP_Y + 4,
     )
+
+
+def _before(job: WorkflowJob) -> list[tuple[UUID, bool]]:
+    """Those that it waits for, else the one that has spawned it."""
+    if job.after:
+        return [(other, False) for other in job.after]
+    return [(job.parent_id, True)] if job.parent_id else []
 
 
 def _box(part: Sequence[WorkflowJob], depth: int, rows: Counter[int], current: UUID) -> Box:
@@ -84,7 +93,15 @@ def _box(part: Sequence[WorkflowJob], depth: int, rows: Counter[int], current: U
     y = rows[depth]
     rows[depth] += 1
     here = any(each.id == current for each in part)
-    return Box(job.id, _cut(title), _cut(note, 28), worst, depth * (BOX_WIDTH + GAP_X) + 2, y * (BOX_HEIGHT + GAP_Y) + 2, here)
+    return Box(
+        job.id,
+        _cut(title),
+        _cut(note, 28),
+        worst,
+        depth * (BOX_WIDTH + GAP_X) + 2,
+        y * (BOX_HEIGHT + GAP_Y) + 2,
+        here,
+    )
 
 
 def _cut(text: str, most: int = 22) -> str:

@@ -44,7 +44,9 @@ def judge(
     if not troubles:
         waits = [now - lane.oldest_ready_at for lane in lanes if lane.oldest_ready_at]
         longest = max([*waits, timedelta(0)])
-        waiting = f"none waiting longer than {words.span(longest)}" if longest > timedelta(0) else "none waiting"
+        waiting = (
+            f"none waiting longer than {words.span(longest)}" if longest > timedelta(0) else "none waiting"
+        )
         return Health("good", f"All well. {hour[0].upper()}{hour[1:]}, {waiting}.", [])
     tone = "bad" if any(trouble.tone == "bad" for trouble in troubles) else "attention"
     return Health(tone, f"{troubles[0].text} {hour[0].upper()}{hour[1:]}.", troubles)
@@ -87,5 +89,7 @@ def _waiting_for_people(lanes: Sequence[LaneInfo], uncertain: int) -> list[Troub
         if lane.paused:
             waiting = f", {words.counted(lane.ready, 'job')} waiting" if lane.ready else ""
             by = f" by {lane.paused_by}" if lane.paused_by else ""
-            found.append(Trouble("attention", f"Lane {lane.name} is paused{by}{waiting}.", "/lanes", "See lanes"))
+            found.append(
+                Trouble("attention", f"Lane {lane.name} is paused{by}{waiting}.", "/lanes", "See lanes")
+            )
     return found

@@ -30,7 +30,9 @@ def _node(value: Json, depth: int) -> Markup:
     match value:
         case dict() if value:
             rows = [
-                Markup('<div class="json-row"><span class="json-key">{}</span>{}</div>').format(key, _node(item, depth + 1))
+                Markup('<div class="json-row"><span class="json-key">{}</span>{}</div>').format(
+                    key, _node(item, depth + 1)
+                )
                 for key, item in value.items()
             ]
             return _fold(rows, "{", "}", depth)
@@ -56,21 +58,25 @@ def _fold(rows: list[Markup], opening: str, closing: str, depth: int) -> Markup:
     inside = Markup("").join(rows)
     if depth == 0:
         return Markup('<div class="json-body json-top">{}</div>').format(inside)
-    open_ = " open" if depth < OPEN_DEPTH and len(rows) <= OPEN_ITEMS else ""
+    is_open = depth < OPEN_DEPTH and len(rows) <= OPEN_ITEMS
     return Markup(
         '<details class="json-fold"{}><summary><span class="json-note">{} {} {}</span></summary>'
         '<div class="json-body">{}</div></details>'
-    ).format(Markup(open_), opening, len(rows), closing, inside)
+    ).format(Markup(" open") if is_open else "", opening, len(rows), closing, inside)
 
 
 def diff(before: Json, after: Json) -> Markup:
     """Lines that went and lines that came, with some of what stayed around them."""
     old, new = pretty(before).splitlines(), pretty(after).splitlines()
     if len(old) + len(new) > MOST_LINES:
-        return Markup('<p class="muted">Too large to compare line by line: {} and {} lines.</p>').format(len(old), len(new))
+        return Markup('<p class="muted">Too large to compare line by line: {} and {} lines.</p>').format(
+            len(old), len(new)
+        )
     rows = []
     for line in list(difflib.unified_diff(old, new, lineterm="", n=3))[2:]:
-        kind, word = {"+": ("came", "added"), "-": ("went", "removed"), "@": ("skip", "")}.get(line[:1], ("same", ""))
+        kind, word = {"+": ("came", "added"), "-": ("went", "removed"), "@": ("skip", "")}.get(
+            line[:1], ("same", "")
+        )
         text = "⋯" if kind == "skip" else line[1:]
         rows.append(
             Markup('<div class="diff-{}"><span class="diff-sign" aria-label="{}">{}</span>{}</div>').format(

@@ -56,7 +56,9 @@ class Flash:
     tone: str = "done"
 
 
-def render(request: Request, template: str, shown: Frame | None, status: int = 200, **context: Any) -> Response:
+def render(
+    request: Request, template: str, shown: Frame | None, status: int = 200, **context: Any
+) -> Response:
     web = web_of(request)
     identity = getattr(request.state, "identity", None)
     is_live = "x-onceward-live" in request.headers
@@ -71,7 +73,9 @@ def render(request: Request, template: str, shown: Frame | None, status: int = 2
         frame=shown,
         console=CONSOLE,
         sections=[section for section in web.settings.sections if section.links],
-        theme=request.cookies.get("onceward-theme", "") if request.cookies.get("onceward-theme") in {"light", "dark"} else "",
+        theme=request.cookies.get("onceward-theme", "")
+        if request.cookies.get("onceward-theme") in {"light", "dark"}
+        else "",
         flash=flash,
         **context,
     )
@@ -108,6 +112,8 @@ def _read_flash(request: Request) -> Flash | None:
     try:
         text, undo, tone = json.loads(base64.urlsafe_b64decode(value))
         undo = auth.safe_next(undo) if isinstance(undo, str) else None
-        return Flash(str(text), undo if undo != "/" else None, tone if tone in {"done", "trouble"} else "done")
+        return Flash(
+            str(text), undo if undo != "/" else None, tone if tone in {"done", "trouble"} else "done"
+        )
     except (ValueError, TypeError):
         return None

@@ -127,7 +127,11 @@ class Live:
 
     async def _pulse(self, connection: AsyncConnection, scope: str) -> str:
         async with connection.transaction():
-            for call in (browsing.act_as(scope, "onceward web"), browsing.read_only(), browsing.take_role(READ_ONLY)):
+            for call in (
+                browsing.act_as(scope, "onceward web"),
+                browsing.read_only(),
+                browsing.take_role(READ_ONLY),
+            ):
                 await contrib.run_async(connection, call)
             return await contrib.run_async(connection, browsing.pulse())
 

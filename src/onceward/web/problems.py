@@ -60,7 +60,10 @@ async def known(request: Request, error: Exception) -> Response:
 
 async def http(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
-    words = {404: "no such page, or nothing that you may see", 405: "the address does not take this kind of request"}
+    words = {
+        404: "no such page, or nothing that you may see",
+        405: "the address does not take this kind of request",
+    }
     response = answer(request, error.status_code, words.get(error.status_code) or error.detail)
     response.headers.update(error.headers or {})
     return response

@@ -36,11 +36,14 @@ class Query:
 
     def many(self, name: str, known: Sequence[str]) -> list[str]:
         """Repeated or separated by commas."""
-        values = [part.strip() for value in self.given.getlist(name) for part in value.split(",") if part.strip()]
+        values = [
+            part.strip() for value in self.given.getlist(name) for part in value.split(",") if part.strip()
+        ]
         for value in values:
             if value not in known:
                 raise InvalidArgument(
-                    f"{name} must be one of {', '.join(known)}, got {shown(value)!r}", hint="Correct the address."
+                    f"{name} must be one of {', '.join(known)}, got {shown(value)!r}",
+                    hint="Correct the address.",
                 )
         return values
 
@@ -51,7 +54,9 @@ class Query:
         try:
             return UUID(value)
         except ValueError:
-            raise InvalidArgument(f"{name} must be an id, got {shown(value)!r}", hint="Correct the address.") from None
+            raise InvalidArgument(
+                f"{name} must be an id, got {shown(value)!r}", hint="Correct the address."
+            ) from None
 
     def moment(self, name: str, now: datetime) -> datetime | None:
         """ISO 8601 (UTC when it has no zone), or a duration back, as 2h."""
@@ -65,7 +70,8 @@ class Query:
             return (read if read.tzinfo else read.replace(tzinfo=UTC)).astimezone(UTC)
         except (ValueError, OverflowError):
             raise InvalidArgument(
-                f"{name} must be a time, got {shown(value)!r}", hint="Write it as 2026-11-16T08:00, or as 2h for two hours ago."
+                f"{name} must be a time, got {shown(value)!r}",
+                hint="Write it as 2026-11-16T08:00, or as 2h for two hours ago.",
             ) from None
 
     def with_(self, **changes: Any) -> str:

@@ -6,7 +6,8 @@ import hashlib
 import hmac
 import secrets
 
-LINK, TOKEN = "owl_", "owt_"  # noqa: S105 - prefixes, by which a secret that leaked is recognised
+# By its beginning, a secret that has leaked is recognised.
+LINK, TOKEN = "owl_", "owt_"
 
 
 def new(prefix: str = "") -> str:

@@ -61,4 +61,3 @@ class Section:
         for route in (*self.pages, *self.api, *self.public):
             if not getattr(route, "path", "").startswith("/"):
                 raise InvalidArgument(f'section "{self.name}": a route begins with /, got {route!r}')
-

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import ipaddress
+import signal
 import socket
+from collections.abc import Callable, Iterator
 
 import uvicorn
 
@@ -60,7 +64,9 @@ def check_may_listen(settings: WebSettings, host: str) -> None:
     )
 
 
-def make_server(settings: WebSettings, *, proxies: str | None = None) -> uvicorn.Server:
+def make_server(
+    settings: WebSettings, *, proxies: str | None = None, started: Callable[[], None] | None = None
+) -> Server:
     """`proxies`: addresses whose X-Forwarded headers are believed, separated by commas."""
     config = uvicorn.Config(
         create_app(settings),
@@ -77,30 +83,45 @@ def make_server(settings: WebSettings, *, proxies: str | None = None) -> uvicorn
         h11_max_incomplete_event_size=64 * 1024,
         ws="none",
     )
-    return Server(config)
+    return Server(config, started)
 
 
 class Server(uvicorn.Server):
-    """Ends open streams when it is told to stop; otherwise it would wait for every open page."""
+    """Ends open streams when it is told to stop: it would wait for every open page.  Signals are the caller's."""
 
-    def handle_exit(self, sig: int, frame: object) -> None:
-        super().handle_exit(sig, frame)  # type: ignore[arg-type] # the frame is only handed on
-        self._end_streams()
+    def __init__(self, config: uvicorn.Config, started: Callable[[], None] | None = None) -> None:
+        super().__init__(config)
+        self._started = started
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, self.stop)
+        try:
+            yield
+        finally:
+            for number in (signal.SIGTERM, signal.SIGINT):
+                loop.remove_signal_handler(number)
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        if self._started is not None and not self.should_exit:
+            self._started()
 
     def stop(self) -> None:
+        """The first time, answers under way are finished; the second time, nothing is waited for."""
+        self.force_exit = self.should_exit
         self.should_exit = True
-        self._end_streams()
-
-    def _end_streams(self) -> None:
-        web = getattr(getattr(self.config.app, "state", None), "web", None)
-        if web is not None:
-            web.live.end()
+        self.config.app.state.web.live.end()  # type: ignore[union-attr] # it is what create_app has made
 
 
 def serve(settings: WebSettings, *, host: str, port: int, proxies: str | None = None) -> None:
     """Until a signal."""
     check_may_listen(settings, host)
     opened = open_socket(host, port)
-    server = make_server(settings, proxies=proxies)
-    log.info("web_listening", address=f"http://{host}:{opened.getsockname()[1]}")
-    server.run(sockets=[opened])
+    address = f"http://{host}:{opened.getsockname()[1]}"
+    server = make_server(
+        settings, proxies=proxies, started=lambda: log.info("web_listening", address=address)
+    )
+    asyncio.run(server.serve([opened]))

@@ -39,7 +39,9 @@ class Sso:
         }
         if not given:
             return None
-        missing = [f"ONCEWARD_SSO_{name.upper()}" for name in ("issuer", "audience", "keys_url") if name not in given]
+        missing = [
+            f"ONCEWARD_SSO_{name.upper()}" for name in ("issuer", "audience", "keys_url") if name not in given
+        ]
         if missing:
             raise InvalidArgument(
                 f"single sign-on is set up in part: {', '.join(missing)} is missing",

@@ -7,6 +7,7 @@ must be signed by one of those keys with the one algorithm that is set, for our 
 from __future__ import annotations
 
 import asyncio
+import json
 import time
 from typing import TYPE_CHECKING, Any
 
@@ -25,7 +26,9 @@ if TYPE_CHECKING:
     import jwt as pyjwt
 
 log = logs.get("onceward.web")
-ALGORITHMS = frozenset({"RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA"})
+ALGORITHMS = frozenset(
+    {"RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA"}
+)
 # Keys are fetched again when they are this old, and, no more often than this, when a token names one that is new.
 KEEP, AT_LEAST = 3600.0, 30.0
 MOST_BYTES = 256 * 1024
@@ -120,13 +123,13 @@ class SsoDoor:
                 async with httpx.AsyncClient(timeout=5, follow_redirects=False) as client:
                     answer = await client.get(self._settings.keys_url)
                 answer.raise_for_status()
-                if len(answer.content) > MOST_BYTES:
-                    raise ValueError("too many keys")
-                found = jwt.PyJWKSet.from_dict(answer.json()).keys
+                found = jwt.PyJWKSet.from_dict(json.loads(answer.content[:MOST_BYTES])).keys
             except (httpx.HTTPError, ValueError, jwt.PyJWTError, AttributeError, TypeError) as error:
                 log.warning("sso_keys_not_fetched", reason=type(error).__name__)
                 if not self._keys:
-                    raise HTTPException(503, "the keys of the sign-in provider could not be fetched") from None
+                    raise HTTPException(
+                        503, "the keys of the sign-in provider could not be fetched"
+                    ) from None
                 # Not again for a while: the provider may be down.
                 self._fetched_at = now - KEEP + AT_LEAST
                 return

@@ -48,6 +48,7 @@ def make(sections: Sequence[Section] = ()) -> Environment:
         iso=words.iso,
         short_id=words.short_id,
         ago=words.ago,
+        slot=words.slot,
     )
     environment.globals.update(
         ui=Components(environment),

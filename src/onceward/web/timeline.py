@@ -29,17 +29,30 @@ class Bar:
     detail: str = ""
 
 
-def bars(job: JobInfo, attempts: Sequence[AttemptInfo], steps: Sequence[StepInfo], now: datetime) -> list[Bar]:
+def end_of(job: JobInfo, attempts: Sequence[AttemptInfo], now: datetime) -> datetime:
+    """When the story ends: a dead letter's with its last attempt, a live job's now."""
+    if job.state == "dead_letter" and attempts:
+        return attempts[-1].ended_at or now
+    return job.finished_at or now
+
+
+def bars(
+    job: JobInfo, attempts: Sequence[AttemptInfo], steps: Sequence[StepInfo], now: datetime
+) -> list[Bar]:
     begin = job.created_at
-    end = max([job.finished_at or now, *(attempt.ended_at or now for attempt in attempts)])
+    end = max([end_of(job, attempts, now), *(attempt.ended_at or now for attempt in attempts)])
     whole = max((end - begin).total_seconds(), 0.001)
 
-    def bar(label: str, kind: str, outcome: str, start: datetime, stop: datetime | None, detail: str = "") -> Bar:
+    def bar(
+        label: str, kind: str, outcome: str, start: datetime, stop: datetime | None, detail: str = ""
+    ) -> Bar:
         last = min(stop or now, end)
         x = max((start - begin).total_seconds() / whole, 0) * WIDTH
         width = max((last - start).total_seconds() / whole * WIDTH, LEAST)
         x = min(x, WIDTH - width) if width < WIDTH else 0
-        return Bar(label, kind, outcome, start, stop, (stop or now) - start, round(x, 2), round(width, 2), detail)
+        return Bar(
+            label, kind, outcome, start, stop, (stop or now) - start, round(x, 2), round(width, 2), detail
+        )
 
     found: list[Bar] = []
     ready = begin
@@ -49,11 +62,23 @@ def bars(job: JobInfo, attempts: Sequence[AttemptInfo], steps: Sequence[StepInfo
             found.append(bar("Waited", "wait", "waited", ready, attempt.started_at))
         error = ": ".join(part for part in (attempt.error_type, attempt.message) if part)
         found.append(
-            bar(f"Attempt {attempt.attempt}", "attempt", attempt.outcome, attempt.started_at, attempt.ended_at, error)
+            bar(
+                f"Attempt {attempt.attempt}",
+                "attempt",
+                attempt.outcome,
+                attempt.started_at,
+                attempt.ended_at,
+                error,
+            )
         )
-        inside = [step for step in left if step.started_at < (attempt.ended_at or now) or attempt is attempts[-1]]
+        inside = [
+            step for step in left if step.started_at < (attempt.ended_at or now) or attempt is attempts[-1]
+        ]
         left = [step for step in left if step not in inside]
-        found += [bar(step.name, "step", step.state, step.started_at, step.finished_at, _about(step)) for step in inside]
+        found += [
+            bar(step.name, "step", step.state, step.started_at, step.finished_at, _about(step))
+            for step in inside
+        ]
         ready = attempt.ended_at or now
     if job.state in {"scheduled", "ready", "blocked"}:
         found.append(bar("Waits", "wait", job.state, ready, None))

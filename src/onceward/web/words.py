@@ -49,7 +49,11 @@ def span(value: timedelta | None) -> str:
         return f"{seconds:.1f} s".replace(".0 s", " s")
     if seconds < 60:
         return f"{seconds:.0f} s"
-    for size, unit, smaller, smaller_unit in ((60, "min", 1, "s"), (3600, "h", 60, "min"), (86400, "days", 3600, "h")):
+    for size, unit, smaller, smaller_unit in (
+        (60, "min", 1, "s"),
+        (3600, "h", 60, "min"),
+        (86400, "days", 3600, "h"),
+    ):
         if seconds < size * {60: 60, 3600: 24, 86400: 10**9}[size]:
             whole, rest = divmod(int(seconds), size)
             word = "day" if unit == "days" and whole == 1 else unit
@@ -68,7 +72,12 @@ def ago(moment: datetime | None, now: datetime) -> str:
     size = abs(seconds)
     if size < 1.5:
         return "now"
-    for limit, divisor, unit in ((90, 1, "s"), (5400, 60, "min"), (129600, 3600, "h"), (10**12, 86400, "days")):
+    for limit, divisor, unit in (
+        (90, 1, "s"),
+        (5400, 60, "min"),
+        (129600, 3600, "h"),
+        (10**12, 86400, "days"),
+    ):
         if size < limit:
             text = f"{size / divisor:.0f} {unit}"
             return f"{text} ago" if seconds > 0 else f"in {text}"
@@ -91,3 +100,14 @@ def short_id(value: object) -> str:
 def listed(items: list[str], most: int = 3) -> str:
     rest = len(items) - most
     return ", ".join(items[:most]) + (f" and {rest} more" if rest > 0 else "")
+
+
+def slot(text: str) -> str:
+    """`2026-11-16T07:00:00` as `Mon 16 Nov 2026, 07:00`; what else a slot has, as seconds or an offset, stays."""
+    try:
+        day, _, clock = text.partition("T")
+        date = datetime.fromisoformat(day)
+    except ValueError:
+        return text
+    minutes, seconds = clock[:5], clock[5:]
+    return f"{date:%a} {date.day} {date:%b %Y}, {minutes}{seconds.removeprefix(':00')}"

@@ -17,6 +17,17 @@ from onceward.web.pages import (
 
 PAGES: list[BaseRoute] = [
     route
-    for module in (overview, jobs, job, dead_letters, lanes, schedules, deliveries, workers, doctor, components)
+    for module in (
+        overview,
+        jobs,
+        job,
+        dead_letters,
+        lanes,
+        schedules,
+        deliveries,
+        workers,
+        doctor,
+        components,
+    )
     for route in module.ROUTES
 ]

@@ -26,7 +26,9 @@ async def components(request: Request) -> Response:
     async with web_of(request).database.acting(identity_of(request)) as db:
         shown = await layout.frame(db)
     now = shown.now
-    points = [Point(f"{i:02d}:00", int(40 + 30 * math.sin(i / 4)), i % 13 == 0 and 6 or 0) for i in range(60)]
+    points = [
+        Point(f"{i:02d}:00", int(40 + 30 * math.sin(i / 4)), 6 if i % 13 == 0 else 0) for i in range(60)
+    ]
     return layout.render(
         request, "pages/components.html", shown,
         states=STATES, delivery_states=DELIVERY_STATES, points=points, id=ID, sample=SAMPLE,

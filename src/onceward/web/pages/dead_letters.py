@@ -44,7 +44,8 @@ async def inbox(request: Request) -> Response:
         shown = await layout.frame(db)
         groups = await db.run(calls.dead_letter_groups(JobFilter(limit=MOST_GROUPS)))
         chosen = next(
-            (g for g in groups if (g.task, g.fingerprint) == (query.text("task"), query.text("fingerprint"))), None
+            (g for g in groups if (g.task, g.fingerprint) == (query.text("task"), query.text("fingerprint"))),
+            None,
         )
         was_chosen = chosen is not None
         chosen = chosen or (groups[0] if groups and not query.is_filtered else None)
@@ -94,7 +95,9 @@ async def act(request: Request) -> Response:
     web, who = web_of(request), identity_of(request)
     rate, note = _rate(form), form.text("note")
     if verb == "resolve" and not note:
-        raise InvalidArgument("the note is missing", hint="Say how they were settled; it is kept with each of them.")
+        raise InvalidArgument(
+            "the note is missing", hint="Say how they were settled; it is kept with each of them."
+        )
     async with web.database.acting(who) as db:
         # Oldest first: the order in which they would have run.
         ids = await db.run(calls.dead_letter_ids(replace(_wanted(query, limit=bulk.MOST))))

@@ -74,8 +74,12 @@ def facts_of(delivery: DeliveryInfo, content: Json) -> list[tuple[str, str]]:
         "email": ("to", "from", "reply_to", "subject"), "slack": ("channel", "webhook"), "telegram": ("chat",),
         "webhook": ("url",),
     }  # fmt: skip
-    found = [(name.replace("_", " ").capitalize(), content.get(name)) for name in names.get(delivery.kind, ())]
-    found += [("Attachments", ", ".join(str(item.get("filename")) for item in content.get("attachments") or ()))]
+    found = [
+        (name.replace("_", " ").capitalize(), content.get(name)) for name in names.get(delivery.kind, ())
+    ]
+    found += [
+        ("Attachments", ", ".join(str(item.get("filename")) for item in content.get("attachments") or ()))
+    ]
     return [(name, str(value)) for name, value in found if value]
 
 

@@ -36,7 +36,8 @@ async def _found(db: Acting, job_id: UUID) -> JobInfo:
     found = await db.run(calls.job(job_id))
     if found is None:
         raise UnknownJob(
-            f"job {job_id} does not exist", detail="It never did, is no longer kept, or belongs to another tenant."
+            f"job {job_id} does not exist",
+            detail="It never did, is no longer kept, or belongs to another tenant.",
         )
     return found
 
@@ -83,7 +84,7 @@ async def show(request: Request) -> Response:
         request, "pages/job.html", shown,
         job=job, attempts=attempts, steps=steps, edits=edits, delivery=delivery, drawn=drawn, waits=waits,
         too_many=len(together) > MOST_JOBS, standing=standing(job, lane, workers, steps, shown.now),
-        bars=timeline.bars(job, attempts, steps, shown.now), actions=actions(job),
+        bars=timeline.bars(job, attempts, steps, shown.now), ended=timeline.end_of(job, attempts, shown.now), actions=actions(job),
         worker=next((worker for worker in workers if worker.id == job.worker_id), None),
         workers={worker.id: worker for worker in workers},
     )  # fmt: skip
@@ -119,7 +120,11 @@ def standing(
         case "dead_letter":
             return f"Gave up after {tried}: {error.get('type', 'Error')}: {error.get('message', '')}"
         case "done":
-            took = f" and took {words.span(job.finished_at - job.started_at)}" if job.finished_at and job.started_at else ""
+            took = (
+                f" and took {words.span(job.finished_at - job.started_at)}"
+                if job.finished_at and job.started_at
+                else ""
+            )
             return f"Done {words.ago(job.finished_at, now)}{took}."
         case _:
             word = "Cancelled" if job.state == "cancelled" else "Resolved"
@@ -150,7 +155,13 @@ async def ask_requeue(request: Request) -> Response:
 
 
 def _requeue_page(
-    request: Request, shown: layout.Frame, job: JobInfo, text: str, *, problem: str | None = None, edited: Json = None
+    request: Request,
+    shown: layout.Frame,
+    job: JobInfo,
+    text: str,
+    *,
+    problem: str | None = None,
+    edited: Json = None,
 ) -> Response:
     return layout.render(
         request, "pages/job_requeue.html", shown, 400 if problem else 200,
@@ -184,7 +195,9 @@ def read_payload(text: str) -> Json:
     try:
         read = json.loads(text)
     except json.JSONDecodeError as error:
-        raise InvalidArgument(f"this is not JSON: {error.msg.lower()}, line {error.lineno}, column {error.colno}") from None
+        raise InvalidArgument(
+            f"this is not JSON: {error.msg.lower()}, line {error.lineno}, column {error.colno}"
+        ) from None
     except (RecursionError, ValueError) as error:
         raise InvalidArgument(f"this is not JSON that can be used: {str(error)[:100]}") from None
     if not isinstance(read, dict):

@@ -54,7 +54,9 @@ async def resume(request: Request) -> Response:
     _check_shared(request)
     name = request.path_params["name"]
     changed = await web_of(request).database.run(identity_of(request), calls.resume_lane(name), writes=True)
-    return layout.back(request, "/lanes", Flash(f"Lane {name} is open" if changed else f"Lane {name} was not paused"))
+    return layout.back(
+        request, "/lanes", Flash(f"Lane {name} is open" if changed else f"Lane {name} was not paused")
+    )
 
 
 ROUTES = [

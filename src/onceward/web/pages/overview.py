@@ -38,7 +38,9 @@ async def overview(request: Request) -> Response:
         lanes = await db.run(calls.lanes())
         workers = [worker for worker in await db.run(calls.workers()) if worker.state != "retired"]
         activity = await db.run(browsing.activity(MINUTES))
-        groups = await db.run(calls.dead_letter_groups(JobFilter(limit=4))) if shown.counts["dead_letters"] else []
+        groups = (
+            await db.run(calls.dead_letter_groups(JobFilter(limit=4))) if shown.counts["dead_letters"] else []
+        )
     by_minute = per_minute(activity, shown.now)
     done, failed = sum(point.done for point in by_minute), sum(point.failed for point in by_minute)
     about = any(item.about for item in activity)
@@ -68,7 +70,8 @@ def per_minute(activity: Sequence[Activity], now: datetime) -> list[Point]:
     last = now.replace(second=0, microsecond=0)
     minutes = [last - timedelta(minutes=back) for back in range(MINUTES - 1, -1, -1)]
     return [
-        Point("now" if minute == last else f"{minute:%H:%M}", done[minute], failed[minute]) for minute in minutes
+        Point("now" if minute == last else f"{minute:%H:%M}", done[minute], failed[minute])
+        for minute in minutes
     ]
 
 

@@ -49,7 +49,9 @@ async def _found(db: Acting, request: Request) -> ScheduleInfo:
     name, tenant = request.path_params["name"], request.path_params["tenant"]
     found = await db.run(calls.schedules([name], tenant=tenant))
     if not found:
-        raise UnknownSchedule(f'schedule "{name[:60]}" does not exist', hint="Look for it in the list of schedules.")
+        raise UnknownSchedule(
+            f'schedule "{name[:60]}" does not exist', hint="Look for it in the list of schedules."
+        )
     return found[0]
 
 
@@ -82,7 +84,9 @@ class Draft:
 
     @staticmethod
     def of(form: Form) -> Draft:
-        given = {name: form.text(name) for name in ("name", "task", "spec", "zone", "lane", "missed", "overlap")}
+        given = {
+            name: form.text(name) for name in ("name", "task", "spec", "zone", "lane", "missed", "overlap")
+        }
         return Draft(**given, payload=form.raw("payload"))
 
     @staticmethod
@@ -160,7 +164,17 @@ def _arguments(draft: Draft, schedule: ScheduleInfo | None, payload: str) -> dic
         "payload": payload, "missed": draft.missed, "overlap": draft.overlap,
     }  # fmt: skip
     if schedule is not None:
-        kept = ("priority", "max_attempts", "retry", "timeout", "expires_in", "catch_up", "grace", "jitter", "tenant")
+        kept = (
+            "priority",
+            "max_attempts",
+            "retry",
+            "timeout",
+            "expires_in",
+            "catch_up",
+            "grace",
+            "jitter",
+            "tenant",
+        )
         given |= {name: getattr(schedule, name) for name in kept}
     return given
 
@@ -168,7 +182,9 @@ def _arguments(draft: Draft, schedule: ScheduleInfo | None, payload: str) -> dic
 def _field_of(message: str) -> str:
     """Errors of the engine begin with what is wrong."""
     first = message.split(" ", 1)[0].strip('"')
-    return first if first in {"name", "task", "spec", "zone", "lane", "payload", "missed", "overlap"} else "spec"
+    return (
+        first if first in {"name", "task", "spec", "zone", "lane", "payload", "missed", "overlap"} else "spec"
+    )
 
 
 async def pause(request: Request) -> Response:

@@ -27,7 +27,7 @@ export function showTimes() {
       const text = words(moment.getTime());
       if (element.textContent !== text) element.textContent = text;
     }
-    if (element.dataset.clock !== undefined) element.textContent = moment.toLocaleTimeString([], { hour: "2-digit", minute: "2-digit", second: "2-digit" });
+    if (element.dataset.clock !== undefined) element.textContent = moment.toLocaleTimeString([], { hourCycle: "h23", hour: "2-digit", minute: "2-digit", second: "2-digit" });
   }
 }
 
