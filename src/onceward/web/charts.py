@@ -96,7 +96,7 @@ def nice(value: int) -> int:
     """The next round number: 1, 2, 4, 6, 10, 20, 40, 60, 100 …"""
     if value <= 1:
         return 2
-    power = 10 ** (len(str(value)) - 1)
+    power = int(10 ** (len(str(value)) - 1))
     return next(step * power for step in (1, 2, 4, 6, 10) if step * power >= value)
 
 

@@ -72,7 +72,8 @@ async def as_csv(request: Request) -> Response:
     async with web_of(request).database.acting(identity_of(request)) as db:
         now = await db.run(calls.now())
         wanted = job_filter(query, now, limit=tables.MOST_ROWS)
-        return tables.csv_of("jobs", FoundJob, await db.run(browsing.find_jobs(wanted)))
+        found = await db.run(browsing.find_jobs(wanted))
+    return tables.csv_of("jobs", FoundJob, found)
 
 
 async def ask_cancel(request: Request) -> Response:

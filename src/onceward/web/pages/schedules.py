@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
-from urllib.parse import quote
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -41,18 +40,16 @@ async def as_csv(request: Request) -> Response:
 
 
 def address(schedule: ScheduleInfo, action: str = "") -> str:
-    """Names are free text, and belong to a tenant."""
-    return f"/schedules/{quote(schedule.tenant, safe='')}/{quote(schedule.name, safe='')}{action}"
+    """By its id: a name may contain a slash, and belongs to a tenant."""
+    return f"/schedules/{schedule.id}{action}"
 
 
 async def _found(db: Acting, request: Request) -> ScheduleInfo:
-    name, tenant = request.path_params["name"], request.path_params["tenant"]
-    found = await db.run(calls.schedules([name], tenant=tenant))
-    if not found:
-        raise UnknownSchedule(
-            f'schedule "{name[:60]}" does not exist', hint="Look for it in the list of schedules."
-        )
-    return found[0]
+    wanted = request.path_params["id"]
+    for schedule in await db.run(calls.schedules()):
+        if str(schedule.id) == wanted:
+            return schedule
+    raise UnknownSchedule("no such schedule, or none that you may see", hint="Look for it in the list of schedules.")
 
 
 async def show(request: Request) -> Response:
@@ -100,7 +97,7 @@ class Draft:
 async def edit(request: Request) -> Response:
     """A new one, or one that exists."""
     async with web_of(request).database.acting(identity_of(request)) as db:
-        schedule = await _found(db, request) if "name" in request.path_params else None
+        schedule = await _found(db, request) if "id" in request.path_params else None
     return await _editor(request, Draft.from_schedule(schedule) if schedule else Draft(), schedule)
 
 
@@ -129,7 +126,7 @@ async def save(request: Request) -> Response:
     draft = Draft.of(form)
     web, who = web_of(request), identity_of(request)
     schedule = None
-    if "name" in request.path_params:
+    if "id" in request.path_params:
         async with web.database.acting(who) as db:
             schedule = await _found(db, request)
     if form.checked("preview"):
@@ -147,12 +144,12 @@ async def save(request: Request) -> Response:
         try:
             async with web.database.acting(who, writes=True) as db:
                 change = await db.run(calls.add_schedule(**_arguments(draft, schedule, payload)))
-        except (InvalidArgument, OncewardError) as error:
+                tenant = schedule.tenant if schedule else who.tenant or "default"
+                (saved,) = await db.run(calls.schedules([draft.name], tenant=tenant))
+        except OncewardError as error:
             problems[_field_of(error.message)] = error.message
         else:
-            tenant = schedule.tenant if schedule else who.tenant or "default"
-            path = f"/schedules/{quote(tenant, safe='')}/{quote(draft.name, safe='')}"
-            return layout.back(request, path, Flash(f"Schedule {draft.name} {change.outcome}"))
+            return layout.back(request, address(saved), Flash(f"Schedule {saved.name} {change.outcome}"))
     return await _editor(request, draft, schedule, problems)
 
 
@@ -217,7 +214,7 @@ async def drop(request: Request) -> Response:
     return layout.back(request, "/schedules", Flash(f"Schedule {schedule.name} is gone"))
 
 
-_ONE = "/schedules/{tenant}/{name}"
+_ONE = "/schedules/{id}"
 ROUTES = [
     Route("/schedules", schedules),
     Route("/schedules.csv", as_csv),
