@@ -81,6 +81,8 @@ class Onceward:
         # Set by onceward.contrib.opentelemetry.
         self.tracing: Tracing | None = None
         self.monitors: dict[str, Monitor] = {}
+        # Web pages of the application: onceward.web.Section, which stands above this module.
+        self.sections: list[Any] = []
 
     @overload
     def task(self, handler: Callable[P, R], /) -> Task[P, R]: ...

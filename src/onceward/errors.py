@@ -29,6 +29,9 @@ OncewardError
 ├── UnknownAlert         OW039
 ├── UnknownChannel       OW040
 ├── CheckOver            OW041  the run of a monitor has been ended by somebody else
+├── UnknownOperator      OW045
+├── SignInRefused        OW046  a link that was used, is over, or never was
+├── UnknownToken         OW047
 ├── RunHeld                     the run of this key is somebody's, or done
 ├── CannotConnect               the database cannot be reached; nothing has happened
 ├── ConnectionLost              the connection broke; the call may have happened
@@ -274,6 +277,24 @@ class CheckOver(OncewardError):
     sqlstate = "OW041"
 
 
+class UnknownOperator(OncewardError):
+    """The operator does not exist."""
+
+    sqlstate = "OW045"
+
+
+class SignInRefused(OncewardError):
+    """The sign-in link cannot be used."""
+
+    sqlstate = "OW046"
+
+
+class UnknownToken(OncewardError):
+    """The token does not exist."""
+
+    sqlstate = "OW047"
+
+
 class RunHeld(OncewardError):
     """Somebody runs this key, or it has completed."""
 
@@ -323,7 +344,8 @@ BY_SQLSTATE: dict[str, type[OncewardError]] = {
     for cls in (LeaseLost, UnknownLane, PayloadTooLarge, ResultTooLarge, KeyConflict, UnknownJob, WrongState,
                 InvalidArgument, WorkerExpired, CheckFailed, WrongTenant, InvalidWorkflow,
                 UnknownSchedule, UnknownLimit, LimitTooSmall, HoldOver, AuditIsAppendOnly, AuditNotExported, UnknownEntry,
-                UnknownMonitor, UnknownAlert, UnknownChannel, CheckOver)
+                UnknownMonitor, UnknownAlert, UnknownChannel, CheckOver,
+                UnknownOperator, SignInRefused, UnknownToken)
     if cls.sqlstate is not None
 }  # fmt: skip
 

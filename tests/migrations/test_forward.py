@@ -20,6 +20,7 @@ OUT = {
     "0007_expand_audit.sql": "1f6bb29ecac24c0b",
     "0009_expand_explain.sql": "4aa95f3b798de0fc",
     "0008_expand_monitors.sql": "4c2936666174dddd",
+    "0010_expand_web.sql": "c8ef1fca52e1ff95",
 }
 
 

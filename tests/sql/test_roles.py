@@ -85,7 +85,7 @@ NOT_OF_PRODUCERS = {"audit_private", "audit_log", "seal_private", "seal_leaf_pri
 OF_NOBODY = {
     "key_private", "concurrency_private", "admission_private", "dependency_private", "recheck_private",
     "delivery_content_private", "bucket_private", "hold_private", "bound_private", "pressure_private",
-    "channel_target_private",
+    "channel_target_private", "operator_private", "link_private", "session_private", "token_private",
 }  # fmt: skip
 # Which roles may act for all tenants at once.
 FOR_ALL = {"worker", "operator", "auditor"}
@@ -93,7 +93,7 @@ FOR_ALL = {"worker", "operator", "auditor"}
 EVERYBODY = {
     "now", "id_at", "current_tenant", "sees_all_tenants", "caller", "actor", "fingerprint", "next_ticks", "run_key",
     "limit_now", "limit_levels", "bound_levels",
-    "explain", "explain_lane",
+    "explain", "explain_lane", "find_jobs", "scan_end", "estimate_jobs", "activity", "pulse",
 }  # fmt: skip
 PRODUCING = {
     "enqueue", "enqueue_many", "enqueue_workflow", "declare_lanes", "cancel", "cancel_workflow", "emit_event",
@@ -115,6 +115,8 @@ OPERATING = {
     "check_monitors", "run_monitor", "set_monitor", "enable_monitor", "disable_monitor", "drop_monitor", "ack_alert",
     "close_alert", "silence_alerts", "end_silence", "add_channel", "drop_channel", "test_channel", "set_retention", "retain",
     "retain_due", "hold_tenant", "release_tenant",
+    "add_operator", "disable_operator", "operators", "has_operators", "create_link", "link_operator", "use_link",
+    "operator_named", "session_operator", "end_session", "create_token", "revoke_token", "token_scopes", "tokens",
 }  # fmt: skip
 AUDITING = {"seal", "audit_of", "audit_page", "seal_page", "audit_status", "seal_of", "record_checkpoint"}  # fmt: skip
 # Of the database as a whole, without the name of a tenant.

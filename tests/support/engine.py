@@ -54,6 +54,10 @@ TABLES = (
     "retention_private",
     "removal_private",
     "legal_hold_private",
+    "operator_private",
+    "link_private",
+    "session_private",
+    "token_private",
 )
 
 

@@ -20,7 +20,7 @@ from onceward.model import (
     WorkerInfo,
 )
 
-_JOB: LiteralString = (
+JOB: LiteralString = (
     "select id, tenant, lane, task, state, priority, attempt, max_attempts, snoozes, epoch, created_at, run_at, "
     "started_at, finished_at, expires_at, timeout, worker_id, payload, result, progress, key, concurrency_key, "
     "concurrency_limit, retry, headers, last_error, cancel_at, note, workflow_id, parent_id, node, after, after_policy, "
@@ -30,7 +30,7 @@ _JOB: LiteralString = (
 
 def job(job_id: UUID) -> Call[JobInfo | None]:
     return Call(
-        _JOB + " where id = %(job_id)s::uuid",
+        JOB + " where id = %(job_id)s::uuid",
         {"job_id": job_id},
         lambda rows: JobInfo(*rows[0]) if rows else None,
         repeatable=True,
@@ -68,7 +68,7 @@ def _filter_params(wanted: JobFilter) -> dict[str, object]:
 
 def jobs(wanted: JobFilter) -> Call[list[JobInfo]]:
     return Call(
-        _JOB
+        JOB
         + _JOB_FILTER
         + " and (%(before)s::uuid is null or id < %(before)s::uuid) order by id desc limit %(limit)s::int",
         _filter_params(wanted),

@@ -33,10 +33,13 @@ from onceward.cli import (
     limit,
     metrics,
     monitor,
+    operator,
     output,
     retention,
     schedule,
     step,
+    token,
+    web,
     worker,
     workflow,
 )
@@ -53,9 +56,9 @@ class Root(Group):
     """The program itself; its help lists the commands in this order."""
 
     order: ClassVar[tuple[str, ...]] = (
-        "db", "doctor", "worker", "workers", "metrics", "job", "step", "workflow", "event", "lane", "limit", "schedule", "run",
-        "dead-letter", "delivery", "monitor", "alert", "channel", "audit", "retention", "legal-hold",
-        "demo", "bench",
+        "up", "db", "doctor", "worker", "workers", "web", "metrics", "job", "step", "workflow", "event", "lane", "limit",
+        "schedule", "run", "dead-letter", "delivery", "monitor", "alert", "channel", "audit", "retention", "legal-hold",
+        "operator", "token", "demo", "bench",
     )  # fmt: skip
 
     def list_commands(self, ctx: Any) -> list[str]:
@@ -73,9 +76,13 @@ app = typer.Typer(
 )
 app.add_typer(db.app, name="db", rich_help_panel=SET_UP)
 app.command("doctor", cls=Command, rich_help_panel=SET_UP)(doctor.doctor)
+app.add_typer(operator.app, name="operator", rich_help_panel=SET_UP)
+app.add_typer(token.app, name="token", rich_help_panel=SET_UP)
+app.command("up", cls=Command, rich_help_panel=RUN)(web.up)
 app.command("worker", cls=Command, rich_help_panel=RUN)(worker.worker)
 app.command("workers", cls=Command, rich_help_panel=RUN)(worker.workers)
 app.command("metrics", cls=Command, rich_help_panel=RUN)(metrics.metrics)
+app.command("web", cls=Command, rich_help_panel=RUN)(web.web)
 app.add_typer(job.app, name="job", rich_help_panel=LOOK)
 app.add_typer(step.app, name="step", rich_help_panel=LOOK)
 app.add_typer(workflow.app, name="workflow", rich_help_panel=LOOK)

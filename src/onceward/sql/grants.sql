@@ -67,7 +67,6 @@ grant execute on function
 -- The audit log: producers write into it and do not read it.
 grant select on onceward.audit_log, onceward.seals, onceward.audit_private, onceward.seal_private, onceward.seal_leaf_private
    to onceward_worker, onceward_operator, onceward_auditor;
-grant execute on function onceward.actor to onceward_producer, onceward_worker, onceward_operator, onceward_auditor;
 grant execute on function onceward.record_event to onceward_producer, onceward_worker, onceward_operator;
 grant execute on function onceward.audit_of to onceward_worker, onceward_operator, onceward_auditor;
 grant execute on function onceward.seal to onceward_worker, onceward_operator, onceward_auditor;
@@ -90,6 +89,16 @@ grant execute on function
   onceward.ack_alert, onceward.close_alert, onceward.silence_alerts, onceward.end_silence,
   onceward.add_channel, onceward.drop_channel, onceward.test_channel,
   onceward.set_retention, onceward.retain, onceward.hold_tenant, onceward.release_tenant
+   to onceward_operator;
+
+-- The web pages: readers browse with their own rights; whoever serves the pages signs people in and manages access.
+grant execute on function
+  onceward.actor, onceward.find_jobs, onceward.scan_end, onceward.estimate_jobs, onceward.activity, onceward.pulse
+   to onceward_producer, onceward_worker, onceward_operator, onceward_auditor;
+grant execute on function
+  onceward.add_operator, onceward.disable_operator, onceward.operators, onceward.has_operators, onceward.create_link,
+  onceward.link_operator, onceward.use_link, onceward.operator_named, onceward.session_operator, onceward.end_session,
+  onceward.create_token, onceward.revoke_token, onceward.token_scopes, onceward.tokens
    to onceward_operator;
 
 -- Row-level security.  The owner's policy lets the engine's own functions work; everybody else sees their tenant.

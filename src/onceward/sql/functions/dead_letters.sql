@@ -34,7 +34,7 @@ begin
       perform onceward.payload_too_large(p_payload, v_cap, v_job.lane);
     end if;
     insert into onceward.payload_edit_private (job_id, edited_at, tenant, edited_by, payload_before)
-    values (p_job_id, clock_timestamp(), v_job.tenant, onceward.caller(), v_job.payload);
+    values (p_job_id, clock_timestamp(), v_job.tenant, onceward.actor(), v_job.payload);
   end if;
 
   v_state := case when p_run_at > onceward.now() then 'scheduled'
@@ -167,7 +167,7 @@ begin
     end if;
   end if;
   perform onceward.archive_one(p_job_id, 'resolved',
-    format('%s (by %s%s)', trim(p_note), onceward.caller(),
+    format('%s (by %s%s)', trim(p_note), onceward.actor(),
            case when v_problem is not null then '; check overridden: ' || v_problem else '' end));
 end;
 $$;

@@ -59,7 +59,7 @@ begin
          ended_at         = case when v_state <> 'pending' then onceward.now() end,
          unclear_since    = null,
          unclear_provider = null,
-         decided_by       = onceward.caller(),
+         decided_by       = onceward.actor(),
          note             = left(trim(p_note), 2000)
    where d.id = p_delivery_id;
   perform onceward.audit('delivery.decided', p_tenant => v_delivery.tenant, p_job_id => p_delivery_id,
@@ -69,7 +69,7 @@ begin
     perform onceward.requeue(p_delivery_id);
   elsif v_job = 'dead_letter' then
     perform onceward.archive_one(p_delivery_id, 'resolved',
-      format('%s: %s (by %s)', v_state, trim(p_note), onceward.caller()));
+      format('%s: %s (by %s)', v_state, trim(p_note), onceward.actor()));
   end if;
   return v_state;
 end;

@@ -100,7 +100,7 @@ create or replace function onceward.pause_lane(p_name text, p_reason text defaul
 as $$
 begin
   update onceward.lane_private
-     set paused_at = onceward.now(), paused_by = onceward.caller(), pause_reason = left(p_reason, 1000)
+     set paused_at = onceward.now(), paused_by = onceward.actor(), pause_reason = left(p_reason, 1000)
    where name = p_name and paused_at is null;
   if found then
     perform onceward.audit('lane.paused', p_entity_type => 'lane', p_entity_id => p_name,

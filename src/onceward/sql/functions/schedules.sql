@@ -208,7 +208,7 @@ begin
     v_new.version := 1;
     v_new.created_at := onceward.now();
     v_new.changed_at := v_new.created_at;
-    v_new.changed_by := onceward.caller();
+    v_new.changed_by := onceward.actor();
     insert into onceward.schedule_private select v_new.* on conflict do nothing;
     if found then
       perform onceward.audit_schedule(v_new, 'schedule.created', null, onceward.schedule_settings(v_new));
@@ -242,7 +242,7 @@ begin
          max_attempts = v_new.max_attempts, retry = v_new.retry, timeout = v_new.timeout, expires_in = v_new.expires_in,
          spec = v_new.spec, zone = v_new.zone, plan = v_new.plan, missed = v_new.missed, catch_up = v_new.catch_up,
          grace = v_new.grace, overlap = v_new.overlap, jitter = v_new.jitter, uses = v_new.uses, source = v_new.source, app = v_new.app,
-         undeclared_at = null, version = s.version + 1, changed_at = onceward.now(), changed_by = onceward.caller(),
+         undeclared_at = null, version = s.version + 1, changed_at = onceward.now(), changed_by = onceward.actor(),
          -- The moments of another plan start now; the same plan goes on where it was.
          next_slot = case when s.plan = v_new.plan then s.next_slot else v_new.next_slot end,
          next_at = case when s.plan = v_new.plan then s.next_at else v_new.next_at end
@@ -291,7 +291,7 @@ declare
   v_row onceward.schedule_private := onceward.schedule_for_update(p_name, p_tenant);
 begin
   update onceward.schedule_private as s
-     set paused_at = onceward.now(), paused_by = onceward.caller(), pause_reason = left(p_reason, 1000), version = s.version + 1
+     set paused_at = onceward.now(), paused_by = onceward.actor(), pause_reason = left(p_reason, 1000), version = s.version + 1
    where s.id = v_row.id and s.paused_at is null;
   if not found then
     return false;

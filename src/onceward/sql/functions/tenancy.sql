@@ -8,12 +8,13 @@ create or replace function onceward.caller()
   return coalesce(nullif(pg_catalog.current_setting('role', true), 'none'), session_user::text)::name;
 comment on function onceward.caller() is 'The role that calls, also inside a security definer function.';
 
--- Who acts, in the words of the application; the role beside it in the log is what PostgreSQL vouches for.
+-- Whom the records name.  A program that acts for a person says so in "onceward.actor"; it vouches for that name.
 create or replace function onceward.actor()
   returns text
   language sql stable
-  return coalesce(left(nullif(pg_catalog.current_setting('onceward.actor', true), ''), 200), onceward.caller()::text);
-comment on function onceward.actor() is 'Who acts, for the audit log: the setting onceward.actor, else the role that calls.';
+  return coalesce(nullif(pg_catalog.left(pg_catalog.current_setting('onceward.actor', true), 200), ''), onceward.caller()::text);
+comment on function onceward.actor() is
+  'Who acts, as records name it: the setting "onceward.actor" of the transaction, else the role that calls.';
 
 create or replace function onceward.current_tenant()
   returns text

@@ -119,7 +119,7 @@ as $$
 declare
   v_run_at  timestamptz := p_fire_at + p_schedule.jitter * onceward.share(p_schedule.id || p_slot) * (not p_by_hand)::integer;
   v_outcome text := 'fired';
-  v_reason  text := case when p_by_hand then 'run by ' || onceward.caller() end;
+  v_reason  text := case when p_by_hand then 'run by ' || onceward.actor() end;
   v_job     uuid;
   v_refused text;
   v_row     onceward.tick_private;

@@ -1,0 +1,148 @@
+-- Operators: people who sign in to the web pages, each with a role and perhaps bound to a tenant.
+-- Managing them is for sessions that act for all tenants: one that is bound to a tenant could make itself an account.
+
+create or replace function onceward.check_manages_access()
+  returns void
+  language plpgsql stable
+  set search_path = pg_catalog, pg_temp
+as $$
+begin
+  if not onceward.sees_all_tenants()
+     and not (onceward.current_tenant() is null and pg_has_role(onceward.caller(), 'onceward_owner', 'usage')) then
+    raise exception 'operators and tokens are managed for all tenants at once'
+      using errcode = 'OW011',
+            detail  = format('This session acts for tenant %s.', coalesce(quote_literal(onceward.shown(onceward.current_tenant())), '(none)')),
+            hint    = 'Set "onceward.tenant" to ''*'', with a role that may see every tenant.';
+  end if;
+end;
+$$;
+
+create or replace function onceward.check_tenant_name(p_tenant text)
+  returns void
+  language plpgsql immutable
+  set search_path = pg_catalog, pg_temp
+as $$
+begin
+  if p_tenant !~ '^[^*[:cntrl:]]{1,200}$' then
+    perform onceward.bad_argument('tenant', p_tenant, 'must be 1 to 200 characters, without * and control characters');
+  end if;
+end;
+$$;
+
+create or replace function onceward.no_such_operator(p_name text)
+  returns void
+  language plpgsql stable
+  set search_path = pg_catalog, pg_temp
+as $$
+begin
+  raise exception 'operator "%" does not exist', onceward.shown(p_name)
+    using errcode = 'OW045',
+          hint    = 'List them with "onceward operator list"; add one with "onceward operator add".';
+end;
+$$;
+
+create or replace function onceward.add_operator(p_name text, p_role text default 'operator', p_tenant text default null)
+  returns text
+  language plpgsql security definer
+  set search_path = pg_catalog, pg_temp
+as $$
+declare
+  v_new boolean;
+begin
+  perform onceward.check_manages_access();
+  if p_name is null or p_name !~ '^[^[:cntrl:][:space:]][^[:cntrl:]]{0,198}[^[:cntrl:][:space:]]$|^[^[:cntrl:][:space:]]$' then
+    perform onceward.bad_argument('name', p_name, 'must be 1 to 200 characters, without control characters',
+      'With single sign-on, the name is the email address that the provider vouches for.');
+  end if;
+  if p_role is null or p_role not in ('viewer', 'operator', 'admin') then
+    perform onceward.bad_argument('role', p_role, 'must be viewer, operator or admin');
+  end if;
+  perform onceward.check_tenant_name(p_tenant);
+  insert into onceward.operator_private as o (id, name, role, tenant, created_at, created_by)
+  values (onceward.new_id(), p_name, p_role, p_tenant, onceward.now(), onceward.actor())
+      on conflict (name) do nothing;
+  v_new := found;
+  if v_new then
+    return 'created';
+  end if;
+  update onceward.operator_private as o
+     set role = p_role, tenant = p_tenant, disabled_at = null
+   where o.name = p_name
+     and (o.role, o.tenant, o.disabled_at) is distinct from (p_role, p_tenant, null::timestamptz);
+  return case when found then 'changed' else 'unchanged' end;
+end;
+$$;
+comment on function onceward.add_operator(text, text, text) is
+  'Adds an operator of the web pages, or changes the role and tenant of one; a disabled one is enabled again.  Roles: viewer, operator, admin.  Returns created, changed or unchanged.';
+
+-- Sessions and links end with it: the statement that disables also takes them.
+create or replace function onceward.disable_operator(p_name text)
+  returns boolean
+  language plpgsql security definer
+  set search_path = pg_catalog, pg_temp
+as $$
+declare
+  v_id uuid;
+begin
+  perform onceward.check_manages_access();
+  update onceward.operator_private as o
+     set disabled_at = onceward.now()
+   where o.name = p_name and o.disabled_at is null
+  returning o.id into v_id;
+  if not found then
+    if not exists (select from onceward.operator_private as o where o.name = p_name) then
+      perform onceward.no_such_operator(p_name);
+    end if;
+    return false;
+  end if;
+  delete from onceward.link_private as l where l.operator_id = v_id;
+  delete from onceward.session_private as s where s.operator_id = v_id;
+  return true;
+end;
+$$;
+comment on function onceward.disable_operator(text) is
+  'Ends every session and link of an operator, and lets none begin.  Returns false when that was so already.';
+
+create or replace function onceward.operators()
+  returns table (name text, role text, tenant text, created_at timestamptz, created_by text, seen_at timestamptz,
+                 disabled_at timestamptz, sessions bigint)
+  language plpgsql stable security definer
+  set search_path = pg_catalog, pg_temp
+as $$
+begin
+  perform onceward.check_manages_access();
+  return query
+    select o.name, o.role, o.tenant, o.created_at, o.created_by, o.seen_at, o.disabled_at,
+           (select count(*) from onceward.session_private as s where s.operator_id = o.id and s.expires_at > onceward.now())
+      from onceward.operator_private as o
+     order by o.name;
+end;
+$$;
+comment on function onceward.operators() is 'Operators of the web pages, with how many sessions each has.';
+
+create or replace function onceward.has_operators()
+  returns boolean
+  language sql stable security definer
+  set search_path = pg_catalog, pg_temp
+as $$
+  select exists (select from onceward.operator_private as o where o.disabled_at is null)
+$$;
+comment on function onceward.has_operators() is 'Whether anybody can sign in to the web pages.  Nothing more is told.';
+
+-- For somebody whom a provider of single sign-on has vouched for; the caller has checked that.
+create or replace function onceward.operator_named(p_name text)
+  returns table (name text, role text, tenant text)
+  language plpgsql volatile security definer
+  set search_path = pg_catalog, pg_temp
+as $$
+begin
+  perform onceward.check_manages_access();
+  update onceward.operator_private as o
+     set seen_at = onceward.now()
+   where o.name = p_name and o.disabled_at is null and coalesce(o.seen_at < onceward.now() - interval '1 minute', true);
+  return query
+    select o.name, o.role, o.tenant from onceward.operator_private as o where o.name = p_name and o.disabled_at is null;
+end;
+$$;
+comment on function onceward.operator_named(text) is
+  'The role and tenant of an operator for whom single sign-on has vouched; no row for one who is unknown or disabled.';

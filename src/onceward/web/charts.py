@@ -1,0 +1,120 @@
+"""Charts as inline SVG: drawn on the server, coloured by the style sheet, with the numbers as a table for who cannot see them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from markupsafe import Markup
+
+
+@dataclass(frozen=True, slots=True)
+class Point:
+    """One bar: what was done and what failed, under a label."""
+
+    label: str
+    done: int
+    failed: int = 0
+
+
+def sparkline(values: Sequence[float], label: str) -> Markup:
+    """A line without axes, for a figure; the label says it in words."""
+    if len(values) < 2:
+        return Markup("")
+    top = max(*values, 1)
+    step = 100 / (len(values) - 1)
+    points = [f"{i * step:.1f},{26 - value / top * 24:.1f}" for i, value in enumerate(values)]
+    line = " ".join(points)
+    return Markup(
+        '<svg class="spark" viewBox="0 0 100 28" preserveAspectRatio="none" role="img" aria-label="{label}">'
+        '<polygon class="spark-area" points="0,28 {line} 100,28"/>'
+        '<polyline class="spark-line" points="{line}"/></svg>'
+    ).format(label=label, line=line)
+
+
+def bars(points: Sequence[Point], title: str) -> Markup:
+    """Bars of what was done, with what failed standing on top, on a grid of round numbers."""
+    top = nice(max((point.done + point.failed for point in points), default=0))
+    width = 1000 / max(len(points), 1)
+    parts: list[Markup] = []
+    for i, point in enumerate(points):
+        done, failed = point.done / top * 100, point.failed / top * 100
+        text = f"{point.label}: {point.done:,} done" + (f", {point.failed:,} failed" if point.failed else "")
+        shapes = Markup("")
+        if point.done:
+            shapes += _rect("bar-done", i * width + width * 0.12, 100 - done, width * 0.76, done)
+        if point.failed:
+            shapes += _rect("bar-failed", i * width + width * 0.12, 100 - done - failed, width * 0.76, failed)
+        # A transparent one over the whole height, so that the text appears above small bars, too.
+        parts.append(
+            Markup(
+                '<g>{}<rect class="bar-hit" x="{}" y="0" width="{}" height="100"/><title>{}</title></g>'
+            ).format(shapes, f"{i * width:.2f}", f"{width:.2f}", text)
+        )
+    lines = Markup("").join(
+        Markup('<line class="grid" x1="0" x2="1000" y1="{0}" y2="{0}"/>').format(y) for y in (0.5, 50, 99.5)
+    )
+    return Markup(
+        '<figure class="chart"><div class="chart-scale" aria-hidden="true"><span>{top}</span><span>{half}</span><span>0</span></div>'
+        '<svg class="bars" viewBox="0 0 1000 100" preserveAspectRatio="none" role="img" aria-label="{title}">{lines}{bars}</svg>'
+        '<div class="chart-axis" aria-hidden="true"><span>{first}</span><span>{middle}</span><span>{last}</span></div>'
+        "{table}</figure>"
+    ).format(
+        top=f"{top:,}",
+        half=f"{top // 2:,}" if top > 1 else "",
+        title=title,
+        lines=lines,
+        bars=Markup("").join(parts),
+        first=points[0].label if points else "",
+        middle=points[len(points) // 2].label if points else "",
+        last=points[-1].label if points else "",
+        table=_table(title, points),
+    )
+
+
+def heat(points: Sequence[Point], title: str, top: int) -> Markup:
+    """One cell per point, darker for more; a cell in which something failed has a mark."""
+    cells = []
+    for i, point in enumerate(points):
+        level = 0 if not point.done else min(5, 1 + point.done * 4 // max(top, 1))
+        text = f"{point.label}: {point.done:,} done" + (f", {point.failed:,} failed" if point.failed else "")
+        mark = Markup('<rect class="heat-failed" x="{}" y="11" width="8" height="3"/>').format(i * 10 + 1)
+        cells.append(
+            Markup(
+                '<g><rect class="heat heat-{}" x="{}" y="0" width="9" height="14"/>{}<title>{}</title></g>'
+            ).format(level, i * 10, mark if point.failed else "", text)
+        )
+    total = sum(point.done for point in points)
+    failed = sum(point.failed for point in points)
+    label = f"{title}: {total:,} done, {failed:,} failed"
+    return Markup(
+        '<svg class="heat-strip" viewBox="0 0 {} 14" preserveAspectRatio="none" role="img" aria-label="{}">{}</svg>'
+    ).format(len(points) * 10 - 1, label, Markup("").join(cells))
+
+
+def nice(value: int) -> int:
+    """The next round number: 1, 2, 4, 6, 10, 20, 40, 60, 100 …"""
+    if value <= 1:
+        return 2
+    power = int(10 ** (len(str(value)) - 1))
+    return next(step * power for step in (1, 2, 4, 6, 10) if step * power >= value)
+
+
+def _rect(name: str, x: float, y: float, width: float, height: float) -> Markup:
+    return Markup('<rect class="{}" x="{}" y="{}" width="{}" height="{}"/>').format(
+        name, f"{x:.2f}", f"{y:.2f}", f"{width:.2f}", f"{height:.2f}"
+    )
+
+
+def _table(title: str, points: Sequence[Point]) -> Markup:
+    rows = Markup("").join(
+        Markup("<tr><th scope=row>{}</th><td>{}</td><td>{}</td></tr>").format(
+            point.label, point.done, point.failed
+        )
+        for point in points
+        if point.done or point.failed
+    )
+    return Markup(
+        '<table class="hidden"><caption>{}</caption><tr><th scope=col>Time</th><th scope=col>Done</th>'
+        "<th scope=col>Failed</th></tr>{}</table>"
+    ).format(title, rows or Markup('<tr><td colspan="3">nothing</td></tr>'))

@@ -1,0 +1,119 @@
+"""The frame around every page: navigation, counts beside it, messages, and how a template becomes an answer."""
+
+from __future__ import annotations
+
+import base64
+import json
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, RedirectResponse, Response
+
+from onceward.calls import browsing
+from onceward.web import auth
+from onceward.web.context import identity_of, web_of
+from onceward.web.database import Acting
+from onceward.web.sections import Link
+
+# Where each page of ours stands.  Others come through sections.
+CONSOLE: tuple[Link, ...] = (
+    Link("/", "Overview"),
+    Link("/jobs", "Jobs"),
+    Link("/dead-letters", "Dead letters", count="dead_letters"),
+    Link("/lanes", "Lanes"),
+    Link("/schedules", "Schedules"),
+    Link("/deliveries", "Deliveries", count="uncertain"),
+    Link("/workers", "Workers"),
+    Link("/doctor", "Doctor"),
+)
+FLASH = "onceward-flash"
+# A count beside an entry of the navigation is looked up to here.
+MOST = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class Frame:
+    """What the frame shows besides the page: the time of the database, and what waits for a person."""
+
+    now: datetime
+    counts: dict[str, int]
+
+
+async def frame(db: Acting) -> Frame:
+    now, dead_letters, uncertain = await db.run(browsing.waiting_for_people(MOST))
+    return Frame(now, {"dead_letters": dead_letters, "uncertain": uncertain})
+
+
+@dataclass(frozen=True, slots=True)
+class Flash:
+    """What the next page says: that something was done, and the way back where there is one."""
+
+    text: str
+    # A path of ours that undoes it by a post.
+    undo: str | None = None
+    tone: str = "done"
+
+
+def render(
+    request: Request, template: str, shown: Frame | None, status: int = 200, **context: Any
+) -> Response:
+    web = web_of(request)
+    identity = getattr(request.state, "identity", None)
+    is_live = "x-onceward-live" in request.headers
+    flash = None if is_live else _read_flash(request)
+    html = web.templates.get_template(template).render(
+        request_path=request.url.path,
+        # Where to come back to; a list keeps its filter.
+        here=request.url.path + (f"?{request.url.query}" if request.url.query else ""),
+        nonce=request.state.nonce,
+        identity=identity,
+        csrf=auth.csrf_of(request),
+        frame=shown,
+        console=CONSOLE,
+        sections=[section for section in web.settings.sections if section.links],
+        theme=request.cookies.get("onceward-theme", "")
+        if request.cookies.get("onceward-theme") in {"light", "dark"}
+        else "",
+        flash=flash,
+        **context,
+    )
+    response = HTMLResponse(html, status)
+    if flash is not None:
+        response.delete_cookie(FLASH, path="/")
+    auth.keep_form_secret(request, response)
+    return response
+
+
+async def page(request: Request, template: str, status: int = 200, **context: Any) -> Response:
+    """A page in the frame, for pages that need no more of the database."""
+    async with web_of(request).database.acting(identity_of(request)) as db:
+        shown = await frame(db)
+    return render(request, template, shown, status, **context)
+
+
+def back(request: Request, path: str, flash: Flash | None = None) -> Response:
+    """After a post: the page that shows what has become of it."""
+    response = RedirectResponse(auth.safe_next(path), 303)
+    if flash is not None:
+        said = json.dumps([flash.text[:300], flash.undo, flash.tone])
+        value = base64.urlsafe_b64encode(said.encode()).decode()
+        response.set_cookie(
+            FLASH, value, max_age=60, path="/", secure=auth.is_https(request), httponly=True, samesite="lax"
+        )
+    return response
+
+
+def _read_flash(request: Request) -> Flash | None:
+    value = request.cookies.get(FLASH)
+    if not value:
+        return None
+    try:
+        text, undo, tone = json.loads(base64.urlsafe_b64decode(value))
+        undo = auth.safe_next(undo) if isinstance(undo, str) else None
+        return Flash(
+            str(text), undo if undo != "/" else None, tone if tone in {"done", "trouble"} else "done"
+        )
+    except (ValueError, TypeError):
+        return None

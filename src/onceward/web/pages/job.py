@@ -1,0 +1,258 @@
+"""One job: its story, and what a person can do about it."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from datetime import datetime
+from uuid import UUID
+
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from onceward import calls, jsonsafe
+from onceward.errors import InvalidArgument, UnknownJob
+from onceward.model import JobInfo, Json, LaneInfo, StepInfo, WorkerInfo
+from onceward.web import graph, jsonview, layout, timeline, words
+from onceward.web.context import identity_of, web_of
+from onceward.web.database import Acting
+from onceward.web.forms import read_form
+from onceward.web.layout import Flash
+
+# Of a workflow; more are not drawn.
+MOST_JOBS = 300
+REQUEUED_FROM = frozenset({"dead_letter", "cancelled", "resolved"})
+
+
+def job_id_of(request: Request) -> UUID:
+    try:
+        return UUID(request.path_params["id"])
+    except ValueError:
+        raise UnknownJob("no such job", hint="Look for it in the list of jobs.") from None
+
+
+async def _found(db: Acting, job_id: UUID) -> JobInfo:
+    found = await db.run(calls.job(job_id))
+    if found is None:
+        raise UnknownJob(
+            f"job {job_id} does not exist",
+            detail="It never did, is no longer kept, or belongs to another tenant.",
+        )
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class Action:
+    """A button.  `asks` leads to a page that asks first."""
+
+    title: str
+    path: str
+    asks: bool = False
+    strong: bool = False
+
+
+def actions(job: JobInfo) -> list[Action]:
+    base = f"/jobs/{job.id}"
+    found = []
+    if job.state in REQUEUED_FROM:
+        found.append(Action("Requeue", f"{base}/requeue", asks=True, strong=job.state == "dead_letter"))
+    if job.state == "dead_letter":
+        found.append(Action("Resolve", f"{base}/resolve", asks=True))
+    if job.state == "scheduled" and job.awaits is None:
+        found.append(Action("Run now", f"{base}/run-now", strong=True))
+    if job.state in {"scheduled", "ready", "blocked", "running"} and job.cancel_at is None:
+        found.append(Action("Cancel", f"{base}/cancel", asks=True))
+    return found
+
+
+async def show(request: Request) -> Response:
+    job_id, who = job_id_of(request), identity_of(request)
+    async with web_of(request).database.acting(who) as db:
+        shown = await layout.frame(db)
+        job = await _found(db, job_id)
+        attempts = await db.run(calls.attempts(job_id))
+        steps = await db.run(calls.steps(job_id))
+        edits = await db.run(calls.payload_edits(job_id))
+        delivery = await db.run(calls.delivery(job_id)) if job.task == "onceward.deliver" else None
+        together = await db.run(calls.workflow_jobs(job.workflow_id, MOST_JOBS + 1, tenant=job.tenant))
+        waits = await db.run(calls.open_jobs(job.after or [], 5)) if job.awaits == "jobs" else (0, [])
+        lane = next((lane for lane in await db.run(calls.lanes()) if lane.name == job.lane), None)
+        workers = await db.run(calls.workers())
+    drawn = graph.layout(together[:MOST_JOBS], job.id) if len(together) > 1 else None
+    return layout.render(
+        request, "pages/job.html", shown,
+        job=job, attempts=attempts, steps=steps, edits=edits, delivery=delivery, drawn=drawn, waits=waits,
+        too_many=len(together) > MOST_JOBS, standing=standing(job, lane, workers, steps, shown.now),
+        bars=timeline.bars(job, attempts, steps, shown.now), ended=timeline.end_of(job, attempts, shown.now), actions=actions(job),
+        worker=next((worker for worker in workers if worker.id == job.worker_id), None),
+        workers={worker.id: worker for worker in workers},
+    )  # fmt: skip
+
+
+def standing(
+    job: JobInfo, lane: LaneInfo | None, workers: list[WorkerInfo], steps: list[StepInfo], now: datetime
+) -> str:
+    """Where the job stands and why, in a sentence or two."""
+    error = job.last_error or {}
+    tried = f"{job.attempt} of {words.counted(job.max_attempts, 'attempt')}"
+    waiting = next((step for step in steps if step.state == "waiting"), None)
+    match job.state:
+        case "scheduled" if job.awaits is not None and job.awaits.startswith("event:"):
+            until = "" if job.run_at.year >= words.NEVER else f", and gives up {words.ago(job.run_at, now)}"
+            return f"Waits for the event “{job.awaits.removeprefix('event:')}”{until}."
+        case "scheduled" if waiting is not None and waiting.until == job.run_at:
+            return f"Sleeps in step “{waiting.name}” and goes on {words.ago(job.run_at, now)}."
+        case "scheduled" if job.attempt:
+            return f"Failed, and runs again {words.ago(job.run_at, now)}; {tried} used."
+        case "scheduled":
+            return f"Waits for its time, {words.ago(job.run_at, now)}."
+        case "ready":
+            return f"Waits in lane {job.lane} for a worker.{_why_waiting(job, lane, workers)}"
+        case "blocked" if job.awaits is not None:
+            return "Waits until other jobs have ended."
+        case "blocked":
+            most = words.counted(job.concurrency_limit or 1, "job")
+            return f"Waits for its concurrency key “{job.concurrency_key}”: at most {most} of it at once."
+        case "running":
+            asked = " Its worker has been asked to stop." if job.cancel_at else ""
+            return f"Started {words.ago(job.started_at, now)}, attempt {job.attempt} of {job.max_attempts}.{asked}"
+        case "dead_letter":
+            return f"Gave up after {tried}: {error.get('type', 'Error')}: {error.get('message', '')}"
+        case "done":
+            took = (
+                f" and took {words.span(job.finished_at - job.started_at)}"
+                if job.finished_at and job.started_at
+                else ""
+            )
+            return f"Done {words.ago(job.finished_at, now)}{took}."
+        case _:
+            word = "Cancelled" if job.state == "cancelled" else "Resolved"
+            return f"{word} {words.ago(job.finished_at, now)}{f': {job.note}' if job.note else '.'}"
+
+
+def _why_waiting(job: JobInfo, lane: LaneInfo | None, workers: list[WorkerInfo]) -> str:
+    if lane is not None and lane.paused:
+        by = f" by {lane.paused_by}" if lane.paused_by else ""
+        return f" The lane is paused{by}{f': {lane.pause_reason}' if lane.pause_reason else ''}."
+    serving = [worker for worker in workers if worker.state == "live" and job.lane in worker.lanes]
+    if not serving:
+        return " No live worker serves that lane."
+    if not any(job.task in worker.tasks for worker in serving):
+        return f" No live worker of that lane knows the task {job.task}."
+    return ""
+
+
+# ---------------------------------------------------------------- acting
+
+
+async def ask_requeue(request: Request) -> Response:
+    """Run again, with the payload to edit; what was typed is compared before it counts."""
+    async with web_of(request).database.acting(identity_of(request)) as db:
+        shown = await layout.frame(db)
+        job = await _found(db, job_id_of(request))
+    return _requeue_page(request, shown, job, jsonview.pretty(job.payload))
+
+
+def _requeue_page(
+    request: Request,
+    shown: layout.Frame,
+    job: JobInfo,
+    text: str,
+    *,
+    problem: str | None = None,
+    edited: Json = None,
+) -> Response:
+    return layout.render(
+        request, "pages/job_requeue.html", shown, 400 if problem else 200,
+        job=job, text=text, problem=problem, edited=edited, compared=edited is not None,
+    )  # fmt: skip
+
+
+async def requeue(request: Request) -> Response:
+    form = await read_form(request)
+    web, who, job_id = web_of(request), identity_of(request), job_id_of(request)
+    async with web.database.acting(who) as db:
+        shown = await layout.frame(db)
+        job = await _found(db, job_id)
+    text = form.raw("payload")
+    try:
+        payload = read_payload(text) if text.strip() else job.payload
+        dumped = jsonsafe.dumps(payload)
+    except InvalidArgument as error:
+        return _requeue_page(request, shown, job, text, problem=error.message)
+    if form.checked("compare"):
+        return _requeue_page(request, shown, job, text, edited=payload)
+    changed = payload != job.payload
+    async with web.database.acting(who, writes=True) as db:
+        state = await db.run(calls.requeue(job_id, payload=dumped if changed else None))
+    said = "Requeued with the edited payload" if changed else "Requeued"
+    return layout.back(request, f"/jobs/{job_id}", Flash(f"{said}; the job is {state}"))
+
+
+def read_payload(text: str) -> Json:
+    """An object, or InvalidArgument that names line and column."""
+    try:
+        read = json.loads(text)
+    except json.JSONDecodeError as error:
+        raise InvalidArgument(
+            f"this is not JSON: {error.msg.lower()}, line {error.lineno}, column {error.colno}"
+        ) from None
+    except (RecursionError, ValueError) as error:
+        raise InvalidArgument(f"this is not JSON that can be used: {str(error)[:100]}") from None
+    if not isinstance(read, dict):
+        raise InvalidArgument('a payload is an object of named values, as in {"order": 1}')
+    return read
+
+
+async def ask(request: Request) -> Response:
+    """The page that asks before a job is cancelled or resolved."""
+    verb = request.url.path.rpartition("/")[2]
+    async with web_of(request).database.acting(identity_of(request)) as db:
+        shown = await layout.frame(db)
+        job = await _found(db, job_id_of(request))
+    return layout.render(request, "pages/job_ask.html", shown, job=job, verb=verb, problem=None, text="")
+
+
+async def cancel(request: Request) -> Response:
+    form = await read_form(request)
+    job_id = job_id_of(request)
+    call = calls.cancel(job_id, form.text("note") or None)
+    answer = await web_of(request).database.run(identity_of(request), call, writes=True)
+    said = "Cancelled" if answer == "cancelled" else "Its worker has been asked to stop"
+    return layout.back(request, f"/jobs/{job_id}", Flash(said))
+
+
+async def resolve(request: Request) -> Response:
+    form = await read_form(request)
+    job_id, web, who = job_id_of(request), web_of(request), identity_of(request)
+    note = form.text("note")
+    if not note:
+        async with web.database.acting(who) as db:
+            shown = await layout.frame(db)
+            job = await _found(db, job_id)
+        problem = "Say how it was settled: the note is kept with the job."
+        return layout.render(
+            request, "pages/job_ask.html", shown, 400, job=job, verb="resolve", problem=problem, text=""
+        )
+    call = calls.resolve(job_id, note, override=form.checked("override"))
+    await web.database.run(who, call, writes=True)
+    return layout.back(request, f"/jobs/{job_id}", Flash("Resolved"))
+
+
+async def run_now(request: Request) -> Response:
+    job_id = job_id_of(request)
+    state = await web_of(request).database.run(identity_of(request), calls.run_now(job_id), writes=True)
+    return layout.back(request, f"/jobs/{job_id}", Flash(f"Does not wait any longer; the job is {state}"))
+
+
+ROUTES = [
+    Route("/jobs/{id}", show),
+    Route("/jobs/{id}/requeue", ask_requeue),
+    Route("/jobs/{id}/requeue", requeue, methods=["POST"]),
+    Route("/jobs/{id}/cancel", ask),
+    Route("/jobs/{id}/cancel", cancel, methods=["POST"]),
+    Route("/jobs/{id}/resolve", ask),
+    Route("/jobs/{id}/resolve", resolve, methods=["POST"]),
+    Route("/jobs/{id}/run-now", run_now, methods=["POST"]),
+]

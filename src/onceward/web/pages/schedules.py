@@ -1,0 +1,232 @@
+"""Schedules: when next, what became of the last ones, and changing them with a preview."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from onceward import calls, jsonsafe
+from onceward.errors import InvalidArgument, OncewardError, UnknownSchedule
+from onceward.model_schedules import NextTick, ScheduleInfo
+from onceward.web import jsonview, layout, tables
+from onceward.web.context import identity_of, web_of
+from onceward.web.database import Acting
+from onceward.web.forms import Form, read_form
+from onceward.web.layout import Flash
+from onceward.web.pages.job import read_payload
+
+MISSED, OVERLAP = ("latest", "none", "all"), ("skip", "queue", "allow")
+TICKS = 10
+
+
+async def schedules(request: Request) -> Response:
+    async with web_of(request).database.acting(identity_of(request)) as db:
+        shown = await layout.frame(db)
+        found = await db.run(calls.schedules())
+    return layout.render(
+        request, "pages/schedules.html", shown,
+        schedules=found, address=address, tenants=any(schedule.tenant != "default" for schedule in found),
+    )  # fmt: skip
+
+
+async def as_csv(request: Request) -> Response:
+    found = await web_of(request).database.run(identity_of(request), calls.schedules())
+    return tables.csv_of("schedules", ScheduleInfo, found, without=("payload", "retry"))
+
+
+def address(schedule: ScheduleInfo, action: str = "") -> str:
+    """By its id: a name may contain a slash, and belongs to a tenant."""
+    return f"/schedules/{schedule.id}{action}"
+
+
+async def _found(db: Acting, request: Request) -> ScheduleInfo:
+    wanted = request.path_params["id"]
+    for schedule in await db.run(calls.schedules()):
+        if str(schedule.id) == wanted:
+            return schedule
+    raise UnknownSchedule(
+        "no such schedule, or none that you may see", hint="Look for it in the list of schedules."
+    )
+
+
+async def show(request: Request) -> Response:
+    async with web_of(request).database.acting(identity_of(request)) as db:
+        shown = await layout.frame(db)
+        schedule = await _found(db, request)
+        ticks = await db.run(calls.ticks(schedule.id, limit=20))
+        coming = await db.run(calls.next_ticks(schedule.spec, schedule.zone, count=TICKS))
+    return layout.render(
+        request, "pages/schedule.html", shown, schedule=schedule, ticks=ticks, coming=coming, address=address
+    )
+
+
+# ---------------------------------------------------------------- changing
+
+
+@dataclass(frozen=True, slots=True)
+class Draft:
+    """The form as it was filled in."""
+
+    name: str = ""
+    task: str = ""
+    spec: str = "0 7 * * mon-fri"
+    zone: str = "UTC"
+    lane: str = "default"
+    payload: str = "{}"
+    missed: str = "latest"
+    overlap: str = "skip"
+
+    @staticmethod
+    def of(form: Form) -> Draft:
+        given = {
+            name: form.text(name) for name in ("name", "task", "spec", "zone", "lane", "missed", "overlap")
+        }
+        return Draft(**given, payload=form.raw("payload"))
+
+    @staticmethod
+    def from_schedule(schedule: ScheduleInfo) -> Draft:
+        return Draft(
+            schedule.name, schedule.task, schedule.spec, schedule.zone, schedule.lane, jsonview.pretty(schedule.payload),
+            schedule.missed, schedule.overlap,
+        )  # fmt: skip
+
+
+async def edit(request: Request) -> Response:
+    """A new one, or one that exists."""
+    async with web_of(request).database.acting(identity_of(request)) as db:
+        schedule = await _found(db, request) if "id" in request.path_params else None
+    return await _editor(request, Draft.from_schedule(schedule) if schedule else Draft(), schedule)
+
+
+async def _editor(
+    request: Request, draft: Draft, schedule: ScheduleInfo | None, problems: Mapping[str, str] | None = None
+) -> Response:
+    found = dict(problems or {})
+    async with web_of(request).database.acting(identity_of(request)) as db:
+        shown = await layout.frame(db)
+        lanes = [lane.name for lane in await db.run(calls.lanes())]
+        tasks = await db.run(calls.task_names())
+        coming: list[NextTick] = []
+        try:
+            coming = await db.attempt(calls.next_ticks(draft.spec, draft.zone or None, count=TICKS))
+        except OncewardError as error:
+            found.setdefault("zone" if "zone" in error.message else "spec", error.message)
+    return layout.render(
+        request, "pages/schedule_edit.html", shown, 400 if problems else 200,
+        draft=draft, schedule=schedule, problems=found, coming=coming, lanes=lanes, tasks=tasks,
+        missed=MISSED, overlap=OVERLAP, address=address,
+    )  # fmt: skip
+
+
+async def save(request: Request) -> Response:
+    form = await read_form(request)
+    draft = Draft.of(form)
+    web, who = web_of(request), identity_of(request)
+    schedule = None
+    if "id" in request.path_params:
+        async with web.database.acting(who) as db:
+            schedule = await _found(db, request)
+    if form.checked("preview"):
+        return await _editor(request, draft, schedule)
+    problems: dict[str, str] = {}
+    payload = "{}"
+    try:
+        payload = jsonsafe.dumps(read_payload(draft.payload or "{}"))
+    except InvalidArgument as error:
+        problems["payload"] = error.message
+    for field in ("name", "task", "spec"):
+        if not getattr(draft, field):
+            problems[field] = "This is needed."
+    if not problems:
+        try:
+            async with web.database.acting(who, writes=True) as db:
+                change = await db.run(calls.add_schedule(**_arguments(draft, schedule, payload)))
+                tenant = schedule.tenant if schedule else who.tenant or "default"
+                (saved,) = await db.run(calls.schedules([draft.name], tenant=tenant))
+        except OncewardError as error:
+            problems[_field_of(error.message)] = error.message
+        else:
+            return layout.back(request, address(saved), Flash(f"Schedule {saved.name} {change.outcome}"))
+    return await _editor(request, draft, schedule, problems)
+
+
+def _arguments(draft: Draft, schedule: ScheduleInfo | None, payload: str) -> dict[str, Any]:
+    """What the form does not show stays as it is."""
+    given: dict[str, Any] = {
+        "name": schedule.name if schedule else draft.name,
+        "task": draft.task, "spec": draft.spec, "zone": draft.zone or None, "lane": draft.lane or "default",
+        "payload": payload, "missed": draft.missed, "overlap": draft.overlap,
+    }  # fmt: skip
+    if schedule is not None:
+        kept = (
+            "priority",
+            "max_attempts",
+            "retry",
+            "timeout",
+            "expires_in",
+            "catch_up",
+            "grace",
+            "jitter",
+            "tenant",
+        )
+        given |= {name: getattr(schedule, name) for name in kept}
+    return given
+
+
+def _field_of(message: str) -> str:
+    """Errors of the engine begin with what is wrong."""
+    first = message.split(" ", 1)[0].strip('"')
+    return (
+        first if first in {"name", "task", "spec", "zone", "lane", "payload", "missed", "overlap"} else "spec"
+    )
+
+
+async def pause(request: Request) -> Response:
+    form = await read_form(request)
+    async with web_of(request).database.acting(identity_of(request), writes=True) as db:
+        schedule = await _found(db, request)
+        await db.run(calls.pause_schedule(schedule.name, form.text("reason") or None, tenant=schedule.tenant))
+    undo = address(schedule, "/resume")
+    return layout.back(request, address(schedule), Flash(f"Schedule {schedule.name} is paused", undo=undo))
+
+
+async def resume(request: Request) -> Response:
+    async with web_of(request).database.acting(identity_of(request), writes=True) as db:
+        schedule = await _found(db, request)
+        await db.run(calls.resume_schedule(schedule.name, tenant=schedule.tenant))
+    return layout.back(request, address(schedule), Flash(f"Schedule {schedule.name} goes on"))
+
+
+async def run_now(request: Request) -> Response:
+    async with web_of(request).database.acting(identity_of(request), writes=True) as db:
+        schedule = await _found(db, request)
+        job = await db.run(calls.run_schedule_now(schedule.name, tenant=schedule.tenant))
+    return layout.back(request, f"/jobs/{job}", Flash(f"Schedule {schedule.name} was run by hand"))
+
+
+async def drop(request: Request) -> Response:
+    async with web_of(request).database.acting(identity_of(request), writes=True) as db:
+        schedule = await _found(db, request)
+        await db.run(calls.drop_schedule(schedule.name, tenant=schedule.tenant))
+    return layout.back(request, "/schedules", Flash(f"Schedule {schedule.name} is gone"))
+
+
+_ONE = "/schedules/{id}"
+ROUTES = [
+    Route("/schedules", schedules),
+    Route("/schedules.csv", as_csv),
+    Route("/schedules/new", edit),
+    Route("/schedules/new", save, methods=["POST"]),
+    Route(_ONE, show),
+    Route(f"{_ONE}/edit", edit),
+    Route(f"{_ONE}/edit", save, methods=["POST"]),
+    Route(f"{_ONE}/pause", pause, methods=["POST"]),
+    Route(f"{_ONE}/resume", resume, methods=["POST"]),
+    Route(f"{_ONE}/run-now", run_now, methods=["POST"]),
+    Route(f"{_ONE}/drop", drop, methods=["POST"]),
+]

@@ -1,0 +1,113 @@
+"""Numbers, durations and moments, as people read them."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+from onceward.model_web import Count
+
+# A job that waits for an event without a limit waits until then.
+NEVER = 9000
+
+
+def number(value: float) -> str:
+    return f"{value:,.0f}"
+
+
+def counted(value: int, word: str, plural: str | None = None) -> str:
+    """`1 job`, `1,204 jobs`."""
+    return f"{value:,} {word if value == 1 else plural or word + 's'}"
+
+
+def count(found: Count) -> str:
+    """`214`, `about 1.2 million`, `more than 20,000`."""
+    if found.kind == "about":
+        return f"about {rounded(found.number)}"
+    return f"{'' if found.kind == 'exactly' else found.kind + ' '}{found.number:,}"
+
+
+def rounded(value: int) -> str:
+    """Two figures: an estimate that is written out to the last one would pretend."""
+    if value < 100:
+        return str(value)
+    if value >= 1_000_000:
+        return f"{value / 1_000_000:.1f} million"
+    power = 10 ** (len(str(value)) - 2)
+    return f"{round(value / power) * power:,}"
+
+
+def span(value: timedelta | None) -> str:
+    """`240 ms`, `4.2 s`, `3 min 5 s`, `2 h 10 min`, `3 days 4 h`."""
+    if value is None:
+        return "–"
+    seconds = value.total_seconds()
+    if seconds < 0:
+        return "–" + span(-value)
+    if seconds < 1:
+        return f"{seconds * 1000:.0f} ms"
+    if seconds < 10:
+        return f"{seconds:.1f} s".replace(".0 s", " s")
+    if seconds < 60:
+        return f"{seconds:.0f} s"
+    for size, unit, smaller, smaller_unit in (
+        (60, "min", 1, "s"),
+        (3600, "h", 60, "min"),
+        (86400, "days", 3600, "h"),
+    ):
+        if seconds < size * {60: 60, 3600: 24, 86400: 10**9}[size]:
+            whole, rest = divmod(int(seconds), size)
+            word = "day" if unit == "days" and whole == 1 else unit
+            part = rest // smaller
+            return f"{whole} {word}" + (f" {part} {smaller_unit}" if part else "")
+    raise AssertionError(seconds)
+
+
+def ago(moment: datetime | None, now: datetime) -> str:
+    """`3 min ago`, `in 2 h`, `now`: one unit only."""
+    if moment is None:
+        return "–"
+    if moment.year >= NEVER:
+        return "never"
+    seconds = (now - moment).total_seconds()
+    size = abs(seconds)
+    if size < 1.5:
+        return "now"
+    for limit, divisor, unit in (
+        (90, 1, "s"),
+        (5400, 60, "min"),
+        (129600, 3600, "h"),
+        (10**12, 86400, "days"),
+    ):
+        if size < limit:
+            text = f"{size / divisor:.0f} {unit}"
+            return f"{text} ago" if seconds > 0 else f"in {text}"
+    raise AssertionError(seconds)
+
+
+def exact(moment: datetime) -> str:
+    return moment.astimezone(UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+
+
+def iso(moment: datetime) -> str:
+    return moment.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def short_id(value: object) -> str:
+    """The end of an id: its beginning is the time, which neighbours share."""
+    return str(value)[-6:]
+
+
+def listed(items: list[str], most: int = 3) -> str:
+    rest = len(items) - most
+    return ", ".join(items[:most]) + (f" and {rest} more" if rest > 0 else "")
+
+
+def slot(text: str) -> str:
+    """`2026-11-16T07:00:00` as `Mon 16 Nov 2026, 07:00`; what else a slot has, as seconds or an offset, stays."""
+    try:
+        day, _, clock = text.partition("T")
+        date = datetime.fromisoformat(day)
+    except ValueError:
+        return text
+    minutes, seconds = clock[:5], clock[5:]
+    return f"{date:%a} {date.day} {date:%b %Y}, {minutes}{seconds.removeprefix(':00')}"
