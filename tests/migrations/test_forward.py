@@ -18,9 +18,8 @@ OUT = {
     "0005_expand_run_keys.sql": "f51cd3006754acb3",
     "0006_expand_limits.sql": "683f5a1aca04fbdf",
     "0007_expand_audit.sql": "1f6bb29ecac24c0b",
-    "0009_expand_explain.sql": "4aa95f3b798de0fc",
-    "0008_expand_monitors.sql": "4c2936666174dddd",
-    "0010_expand_web.sql": "c8ef1fca52e1ff95",
+    "0008_expand_monitors.sql": "8086046d5dee3c44",
+    "0009_expand_web.sql": "c8ef1fca52e1ff95",
 }
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
-from datetime import datetime
 from uuid import UUID
 
 from starlette.requests import Request
@@ -13,8 +12,8 @@ from starlette.routing import Route
 
 from onceward import calls, jsonsafe
 from onceward.errors import InvalidArgument, UnknownJob
-from onceward.model import JobInfo, Json, LaneInfo, StepInfo, WorkerInfo
-from onceward.web import graph, jsonview, layout, timeline, words
+from onceward.model import JobInfo, Json, LaneInfo, WorkerInfo
+from onceward.web import graph, jsonview, layout, timeline
 from onceward.web.context import identity_of, web_of
 from onceward.web.database import Acting
 from onceward.web.forms import read_form
@@ -76,59 +75,17 @@ async def show(request: Request) -> Response:
         edits = await db.run(calls.payload_edits(job_id))
         delivery = await db.run(calls.delivery(job_id)) if job.task == "onceward.deliver" else None
         together = await db.run(calls.workflow_jobs(job.workflow_id, MOST_JOBS + 1, tenant=job.tenant))
-        waits = await db.run(calls.open_jobs(job.after or [], 5)) if job.awaits == "jobs" else (0, [])
-        lane = next((lane for lane in await db.run(calls.lanes()) if lane.name == job.lane), None)
+        why = await db.run(calls.explain(job_id))
         workers = await db.run(calls.workers())
     drawn = graph.layout(together[:MOST_JOBS], job.id) if len(together) > 1 else None
     return layout.render(
         request, "pages/job.html", shown,
-        job=job, attempts=attempts, steps=steps, edits=edits, delivery=delivery, drawn=drawn, waits=waits,
-        too_many=len(together) > MOST_JOBS, standing=standing(job, lane, workers, steps, shown.now),
+        job=job, attempts=attempts, steps=steps, edits=edits, delivery=delivery, drawn=drawn, why=why,
+        too_many=len(together) > MOST_JOBS,
         bars=timeline.bars(job, attempts, steps, shown.now), ended=timeline.end_of(job, attempts, shown.now), actions=actions(job),
         worker=next((worker for worker in workers if worker.id == job.worker_id), None),
         workers={worker.id: worker for worker in workers},
     )  # fmt: skip
-
-
-def standing(
-    job: JobInfo, lane: LaneInfo | None, workers: list[WorkerInfo], steps: list[StepInfo], now: datetime
-) -> str:
-    """Where the job stands and why, in a sentence or two."""
-    error = job.last_error or {}
-    tried = f"{job.attempt} of {words.counted(job.max_attempts, 'attempt')}"
-    waiting = next((step for step in steps if step.state == "waiting"), None)
-    match job.state:
-        case "scheduled" if job.awaits is not None and job.awaits.startswith("event:"):
-            until = "" if job.run_at.year >= words.NEVER else f", and gives up {words.ago(job.run_at, now)}"
-            return f"Waits for the event “{job.awaits.removeprefix('event:')}”{until}."
-        case "scheduled" if waiting is not None and waiting.until == job.run_at:
-            return f"Sleeps in step “{waiting.name}” and goes on {words.ago(job.run_at, now)}."
-        case "scheduled" if job.attempt:
-            return f"Failed, and runs again {words.ago(job.run_at, now)}; {tried} used."
-        case "scheduled":
-            return f"Waits for its time, {words.ago(job.run_at, now)}."
-        case "ready":
-            return f"Waits in lane {job.lane} for a worker.{_why_waiting(job, lane, workers)}"
-        case "blocked" if job.awaits is not None:
-            return "Waits until other jobs have ended."
-        case "blocked":
-            most = words.counted(job.concurrency_limit or 1, "job")
-            return f"Waits for its concurrency key “{job.concurrency_key}”: at most {most} of it at once."
-        case "running":
-            asked = " Its worker has been asked to stop." if job.cancel_at else ""
-            return f"Started {words.ago(job.started_at, now)}, attempt {job.attempt} of {job.max_attempts}.{asked}"
-        case "dead_letter":
-            return f"Gave up after {tried}: {error.get('type', 'Error')}: {error.get('message', '')}"
-        case "done":
-            took = (
-                f" and took {words.span(job.finished_at - job.started_at)}"
-                if job.finished_at and job.started_at
-                else ""
-            )
-            return f"Done {words.ago(job.finished_at, now)}{took}."
-        case _:
-            word = "Cancelled" if job.state == "cancelled" else "Resolved"
-            return f"{word} {words.ago(job.finished_at, now)}{f': {job.note}' if job.note else '.'}"
 
 
 def _why_waiting(job: JobInfo, lane: LaneInfo | None, workers: list[WorkerInfo]) -> str:
