@@ -1,4 +1,4 @@
-"""A whole lane in one line."""
+"""A whole lane in one line; and that explaining reads no more than it needs."""
 
 from __future__ import annotations
 
@@ -98,3 +98,42 @@ def test_a_lane_shows_the_jobs_of_the_own_tenant(staffed):
         "explain_lane", lane="default"
     )
     assert row.detail["ready"] == 5
+
+
+# ------------------------------------------------------------ bounded
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "distance"),
+    [
+        ("", "", 0),
+        ("abc", "", 3),
+        ("", "abc", 3),
+        ("kitten", "sitting", 3),
+        ("flaw", "lawn", 2),
+        ("ü", "u", 1),
+    ],
+)
+def test_edit_distance(db, a, b, distance):
+    assert db.answer("edit_distance", a=a, b=b) == distance
+
+
+def test_the_place_in_a_long_lane_is_read_from_the_index(db):
+    """Also with the statistics of an empty table."""
+    db.run("alter table onceward.job_private set (autovacuum_enabled = off)")
+    db.worker("a", tasks=["ocr"])
+    first = db.enqueue()
+    db.run(
+        "select count(*) from onceward.enqueue_many('ocr', array(select '{}'::jsonb from generate_series(1, 20000)))"
+    )
+    db.run("select pg_stat_force_next_flush()")
+    before = db.one(
+        "select seq_tup_read, idx_tup_fetch from pg_stat_all_tables where relname = 'job_private'"
+    )
+
+    assert db.call("explain", job_id=first)[0].detail["ahead"] == 0
+
+    db.run("select pg_stat_force_next_flush()")
+    after = db.one("select seq_tup_read, idx_tup_fetch from pg_stat_all_tables where relname = 'job_private'")
+    assert after.seq_tup_read == before.seq_tup_read
+    assert after.idx_tup_fetch - before.idx_tup_fetch < 100
