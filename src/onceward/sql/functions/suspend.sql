@@ -199,7 +199,7 @@ begin
   return v_ids;
 end;
 $$;
-comment on function onceward.spawn(uuid, bigint, text, text, jsonb[], text, integer, integer, jsonb, interval, integer, text, jsonb) is
+comment on function onceward.spawn(uuid, bigint, text, text, jsonb[], text, integer, integer, jsonb, interval, integer, text, jsonb, jsonb) is
   'Enqueues the children of a running job, once: the checkpoint is stored with them.  Returns their ids, also when it was done before.';
 
 create or replace function onceward.join_jobs(
