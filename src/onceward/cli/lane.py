@@ -12,7 +12,7 @@ from onceward.cli.framework import AsJson, Noun
 from onceward.cli.output import Column
 from onceward.cli.session import session_of
 
-app = Noun(help="List, add, pause and resume lanes, and choose what the audit log tells of them.")
+app = Noun(help="List, add, pause and resume lanes.")
 Name = Annotated[str, typer.Argument(metavar="NAME", help="Name of the lane.", show_default=False)]
 
 
