@@ -15,6 +15,7 @@ SECTIONS = {
     "Growth": ("growth",),
     "An old snapshot": ("horizon",),
     "Concurrency keys": ("keys",),
+    "The audit log": ("audit",),
     "Cost": ("log", "import"),
 }
 NOTES = {
@@ -27,6 +28,7 @@ NOTES = {
     "An old snapshot": "Another session holds a snapshot from before the first job, "
     "so that PostgreSQL cannot remove what dies meanwhile.",
     "Concurrency keys": "Every job is blocked at first, and each finish lets the next one of its key in.",
+    "The audit log": "By default it has the ends of jobs, which every other figure here includes; a lane may have every transition.",
     "Cost": "Write-ahead log is what replication and backups carry.",
 }
 MARKS = {True: "yes", False: "**no**", None: "not measured"}
