@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import fields
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import LiteralString
 from uuid import UUID
 
@@ -87,6 +87,17 @@ def take_role(role: str) -> Call[None]:
 def read_only() -> Call[None]:
     """For the rest of the transaction, write nothing."""
     return Call("select set_config('transaction_read_only', 'on', true)", {}, nothing, repeatable=True)
+
+
+def wait_for_locks(most: timedelta | None) -> Call[None]:
+    """For the rest of the transaction, wait for what others have locked at most so long; None: for as long as it takes."""
+    milliseconds = 0 if most is None else max(int(most.total_seconds() * 1000), 1)
+    return Call(
+        "select set_config('lock_timeout', %(most)s::text, true)",
+        {"most": str(milliseconds)},
+        nothing,
+        repeatable=True,
+    )
 
 
 def waiting_for_people(most: int) -> Call[tuple[datetime, int, int]]:

@@ -63,6 +63,10 @@ class Live:
     def watchers(self) -> int:
         return len(self._watchers)
 
+    @property
+    def ending(self) -> bool:
+        return self._closing.is_set()
+
     def end(self) -> None:
         """End every open page's stream, so that the server can stop."""
         self._closing.set()

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 RESERVED = frozenset(
     {"alerts", "api", "audit", "components", "dead_letters", "deliveries", "doctor", "healthz", "jobs", "lanes", "limits",
-     "live", "metrics", "monitors", "onceward", "pages", "readyz", "schedules", "sign_in", "static", "workers", "workflows"}
+     "live", "metrics", "monitors", "onceward", "pages", "readyz", "schedules", "sign_in", "static", "v1", "workers", "workflows"}
 )  # fmt: skip
 
 
