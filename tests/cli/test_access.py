@@ -8,7 +8,10 @@ import pytest
 
 
 def test_an_operator_is_added_listed_linked_and_disabled(cli, db):
-    assert 'operator "ana" created' in cli.ok("operator", "add", "ana", "--role", "viewer", "--only-tenant", "acme").err
+    assert (
+        'operator "ana" created'
+        in cli.ok("operator", "add", "ana", "--role", "viewer", "--only-tenant", "acme").err
+    )
     (listed,) = cli.json("operator", "list")
     assert (listed["name"], listed["role"], listed["tenant"]) == ("ana", "viewer", "acme")
     assert "ana" in cli.ok("operator", "list").out

@@ -82,12 +82,18 @@ def test_it_starts_signs_in_works_and_finds_everything_again(onceward_database, 
         status = up.stop()
     assert status == 0, "".join(up.seen)
     with psycopg.connect(onceward_database) as connection:
-        assert connection.execute("select count(*) from onceward.workers where state = 'live'").fetchone() == (0,)
-        before = connection.execute("select count(*) from onceward.jobs where task = 'send_receipt'").fetchone()
+        assert connection.execute(
+            "select count(*) from onceward.workers where state = 'live'"
+        ).fetchone() == (0,)
+        before = connection.execute(
+            "select count(*) from onceward.jobs where task = 'send_receipt'"
+        ).fetchone()
 
     again = Up(onceward_database, tmp_path)
     try:
-        wait_for(onceward_database, "select count(*) from onceward.jobs where task = 'send_receipt'", before[0])
+        wait_for(
+            onceward_database, "select count(*) from onceward.jobs where task = 'send_receipt'", before[0]
+        )
         wait_for(onceward_database, dead, 3)
         # The first link was used; this start has brought another.
         assert again.http.post("/sign-in", data={"link": up.link}).status_code == 403

@@ -108,13 +108,18 @@ def test_disabling_an_operator_ends_everything_of_theirs(db, ana):
 
 
 def test_an_unknown_operator_is_named(db):
-    for function, arguments in (("disable_operator", {"name": "eve"}), ("create_link", {"operator": "eve", "hash": digest("l")})):
+    for function, arguments in (
+        ("disable_operator", {"name": "eve"}),
+        ("create_link", {"operator": "eve", "hash": digest("l")}),
+    ):
         with db.refused("OW045", 'operator "eve" does not exist'):
             db.call(function, **arguments)
 
 
 def test_a_token_is_used_until_it_ends_or_is_revoked(db):
-    one = db.answer("create_token", name="ci", hash=digest("a"), scopes=["read", "enqueue", "read"], tenant="acme")
+    one = db.answer(
+        "create_token", name="ci", hash=digest("a"), scopes=["read", "enqueue", "read"], tenant="acme"
+    )
     db.call("create_token", name="short", hash=digest("b"), scopes=["read"], life="1 h")
     (row,) = db.call("token_scopes", hash=digest("a"))
     assert (row.name, row.scopes, row.tenant) == ("ci", ["enqueue", "read"], "acme")
@@ -130,7 +135,14 @@ def test_a_token_is_used_until_it_ends_or_is_revoked(db):
 
 @pytest.mark.parametrize(
     "arguments",
-    [{"scopes": []}, {"scopes": ["all"]}, {"name": ""}, {"hash": b"short"}, {"tenant": "*"}, {"life": "-1 s"}],
+    [
+        {"scopes": []},
+        {"scopes": ["all"]},
+        {"name": ""},
+        {"hash": b"short"},
+        {"tenant": "*"},
+        {"life": "-1 s"},
+    ],
 )
 def test_a_token_that_cannot_be_is_refused(db, arguments):
     with db.refused("OW008"):

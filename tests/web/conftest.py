@@ -18,7 +18,8 @@ from onceward.web import WebSettings, secrets
 from onceward.web.server import make_server, open_socket
 
 CHROMIUM = os.environ.get("ONCEWARD_TEST_CHROMIUM") or next(
-    (found for name in ("chromium", "chromium-browser", "google-chrome") if (found := shutil.which(name))), None
+    (found for name in ("chromium", "chromium-browser", "google-chrome") if (found := shutil.which(name))),
+    None,
 )
 SHOTS = Path(os.environ.get("ONCEWARD_TEST_SHOTS", ".pytest_cache/shots"))
 
@@ -173,5 +174,3 @@ def window(chromium, site):
     for context in contexts:
         context.close()
     assert complaints == []
-
-

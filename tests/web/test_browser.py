@@ -34,8 +34,15 @@ def things(db):
     claim = db.running("pack")
     db.finish_step(claim, "label", {"pages": 2})
     db.call("add_schedule", name="daily", task="report", spec="0 7 * * *", zone="Europe/Lisbon")
-    (mail,) = db.call("deliver", kind="email", key="r:1", content={"to": "a@example.com", "subject": "Hi", "html": "<b>Hi</b>"})
-    flow = db.workflow({"name": "fetch"}, {"name": "scan", "after": ["fetch"]}, {"name": "read", "after": ["fetch", "scan"]})
+    (mail,) = db.call(
+        "deliver",
+        kind="email",
+        key="r:1",
+        content={"to": "a@example.com", "subject": "Hi", "html": "<b>Hi</b>"},
+    )
+    flow = db.workflow(
+        {"name": "fetch"}, {"name": "scan", "after": ["fetch"]}, {"name": "read", "after": ["fetch", "scan"]}
+    )
     schedule = db.value("select id from onceward.schedules")
     return [f"/jobs/{done}", f"/jobs/{letter}", f"/jobs/{letter}/requeue", f"/jobs/{letter}/resolve", f"/jobs/{claim.job_id}",
             f"/jobs/{flow['read']}", f"/schedules/{schedule}", f"/schedules/{schedule}/edit",
@@ -112,7 +119,12 @@ def test_a_job_goes_through_and_a_second_window_sees_it_live(window, db, site):
     expect(page.get_by_text("hello Ana")).to_be_visible()
     expect(other.locator("[data-glow=ready]")).to_have_text("0")
     # Two windows, one connection that looks.
-    assert db.value("select count(*) from pg_stat_activity where application_name = 'onceward web live' and datname = current_database()") == 1
+    assert (
+        db.value(
+            "select count(*) from pg_stat_activity where application_name = 'onceward web live' and datname = current_database()"
+        )
+        == 1
+    )
 
 
 def test_a_paused_lane_shows_in_another_window_and_undo_opens_it(window, db):

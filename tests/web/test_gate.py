@@ -228,7 +228,9 @@ def test_secrets_are_nowhere_in_the_database(site, db):
         assert secrets.digest(secret).hex() in stored
 
 
-@pytest.mark.parametrize("path", ["//evil.example", "/\\evil.example", "https://evil.example", "/sign-in", "x"])
+@pytest.mark.parametrize(
+    "path", ["//evil.example", "/\\evil.example", "https://evil.example", "/sign-in", "x"]
+)
 def test_signing_in_leads_to_our_own_pages_only(site, path):
     answer = site.visitor().http.post("/sign-in", data={"link": site.link(), "next": path})
 
@@ -260,6 +262,8 @@ def test_health_is_answered_to_anybody_and_tells_nothing(site):
 
 def test_a_database_that_is_gone_is_told_without_details(site, db, onceward_server):
     visitor = site.visitor()
-    db.run("select pg_terminate_backend(pid) from pg_stat_activity where application_name like 'onceward web%%'")
+    db.run(
+        "select pg_terminate_backend(pid) from pg_stat_activity where application_name like 'onceward web%%'"
+    )
     # Connections that broke are replaced.
     visitor.get("/jobs")

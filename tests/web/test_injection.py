@@ -9,16 +9,16 @@ pytestmark = [pytest.mark.browser, pytest.mark.slow]
 # Each would set window.hit, in a context of its own: text, attribute, address, style, template, script, SVG.
 CORPUS = [
     "<script>window.hit=1</script>", "</script><script>window.hit=1</script>", "<img src=x onerror=window.hit=1>",
-    "\"><img src=x onerror=window.hit=1>", "'><svg onload=window.hit=1>", "<svg><script>window.hit=1</script></svg>",
-    "<svg/onload=window.hit=1//", "<body onload=window.hit=1>", "<iframe srcdoc=\"<script>parent.hit=1</script>\">",
+    '"><img src=x onerror=window.hit=1>', "'><svg onload=window.hit=1>", "<svg><script>window.hit=1</script></svg>",
+    "<svg/onload=window.hit=1//", "<body onload=window.hit=1>", '<iframe srcdoc="<script>parent.hit=1</script>">',
     "javascript:window.hit=1", "jaVasCript:/*-/*`/*\\`/*'/*\"/**/(/* */window.hit=1)//", "<a href=javascript:window.hit=1 id=x>x</a>",
     "<details open ontoggle=window.hit=1>", "<input autofocus onfocus=window.hit=1>", "<video><source onerror=window.hit=1>",
     "<math><mtext></form><form><mglyph><style></math><img src onerror=window.hit=1>", "<template><script>window.hit=1</script>",
     "{{ 7*7 }}{% raw %}", "{{ ''.__class__.__mro__ }}", "${window.hit=1}", "<style>@import'javascript:window.hit=1'</style>",
     "<link rel=stylesheet href=javascript:window.hit=1>", "<base href=//evil.example/>", "<meta http-equiv=refresh content=0;url=javascript:window.hit=1>",
     "<form action=javascript:window.hit=1><input type=submit autofocus>", "&lt;script&gt;window.hit=1&lt;/script&gt;", "%3Cscript%3Ewindow.hit=1%3C/script%3E",
-    "\u003cscript\u003ewindow.hit=1\u003c/script\u003e", "<scr\u0130pt>window.hit=1</scr\u0130pt>", "<!--<img src=\"--><img src=x onerror=window.hit=1>",
-    "]]><img src=x onerror=window.hit=1>", "<noscript><p title=\"</noscript><img src=x onerror=window.hit=1>\">", "\u202e<script>window.hit=1</script>",
+    "\u003cscript\u003ewindow.hit=1\u003c/script\u003e", "<scr\u0130pt>window.hit=1</scr\u0130pt>", '<!--<img src="--><img src=x onerror=window.hit=1>',
+    "]]><img src=x onerror=window.hit=1>", '<noscript><p title="</noscript><img src=x onerror=window.hit=1>">', "\u202e<script>window.hit=1</script>",
     "<table background=javascript:window.hit=1>", "<object data=javascript:window.hit=1>", "<embed src=javascript:window.hit=1>",
     "<marquee onstart=window.hit=1>", "<select autofocus onfocus=window.hit=1>", "<x contenteditable onblur=window.hit=1>", "`-window.hit=1-`",
 ]  # fmt: skip

@@ -67,7 +67,9 @@ def test_a_connection_that_breaks_is_told_and_replaced(site, db):
     with contextlib.ExitStack() as stack:
         stream = Stream(site.signed_in(), stack)
         assert (stream.next(), stream.next()) == ("open", "changed")
-        db.run("select pg_terminate_backend(pid) from pg_stat_activity where application_name = 'onceward web live'")
+        db.run(
+            "select pg_terminate_backend(pid) from pg_stat_activity where application_name = 'onceward web live'"
+        )
         assert stream.next() == "stale"
         assert stream.next() == "changed"
 
@@ -79,4 +81,4 @@ def test_the_server_stops_though_pages_are_open(serve):
         assert stream.next() == "open"
         site.web.live.end()
         while (event := stream.next()) != "end":
-            assert event in {"changed"}
+            assert event == "changed"

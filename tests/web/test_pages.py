@@ -144,7 +144,14 @@ def test_a_job_tells_its_story(ana, db):
     db.fail(claim, "no paper", traceback="File x, line 1", retry_after="1 min")
     text = ana.get(f"/jobs/{claim.job_id}")
 
-    for words in ("Failed, and runs again in 60 s", "draw the label", "no paper", "File x, line 1", "Run now", "order"):
+    for words in (
+        "Failed, and runs again in 60 s",
+        "draw the label",
+        "no paper",
+        "File x, line 1",
+        "Run now",
+        "order",
+    ):
         assert words in text
 
 
@@ -264,7 +271,16 @@ def test_a_schedule_is_made_seen_changed_paused_run_and_removed(ana, db):
 
 
 def test_what_a_schedule_form_does_not_show_stays_as_it_is(ana, db):
-    db.call("add_schedule", name="s", task="t", spec="1 hour", priority=7, max_attempts=3, jitter="5 s", timeout="1 min")
+    db.call(
+        "add_schedule",
+        name="s",
+        task="t",
+        spec="1 hour",
+        priority=7,
+        max_attempts=3,
+        jitter="5 s",
+        timeout="1 min",
+    )
     form = {"name": "s", "task": "t2", "spec": "2 hours", "zone": "UTC", "lane": "default", "payload": "{}",
             "missed": "none", "overlap": "allow"}  # fmt: skip
     ana.post(f"/schedules/{db.value('select id from onceward.schedules')}/edit", **form)

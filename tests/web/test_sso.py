@@ -50,8 +50,16 @@ class KeyServer:
         written = json.loads(jwt.algorithms.RSAAlgorithm.to_jwk(self.keys[name].public_key()))
         return {**written, "kid": name, "alg": "RS256", "use": "sig"}
 
-    def token(self, key: str = "one", algorithm: str = "RS256", secret: object = None, **claims: object) -> str:
-        whole = {"iss": ISSUER, "aud": AUDIENCE, "exp": time.time() + 300, "email": "ana@example.com", **claims}
+    def token(
+        self, key: str = "one", algorithm: str = "RS256", secret: object = None, **claims: object
+    ) -> str:
+        whole = {
+            "iss": ISSUER,
+            "aud": AUDIENCE,
+            "exp": time.time() + 300,
+            "email": "ana@example.com",
+            **claims,
+        }
         whole = {name: value for name, value in whole.items() if value is not None}
         return jwt.encode(whole, secret or self.keys[key], algorithm=algorithm, headers={"kid": key})
 
@@ -111,8 +119,10 @@ def test_a_token_with_a_wrong_or_missing_claim_is_refused(site, provider, claims
 def test_forged_tokens_are_refused(site, provider):
     stranger = KeyServer()
     stranger.add("one")
-    public = provider.keys["one"].public_key().public_bytes(
-        serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo
+    public = (
+        provider.keys["one"]
+        .public_key()
+        .public_bytes(serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo)
     )
     body = provider.token().rpartition(".")[0]
     claims = {"iss": ISSUER, "aud": AUDIENCE, "exp": time.time() + 300, "email": "ana@example.com"}

@@ -46,8 +46,6 @@ create or replace function onceward.add_operator(p_name text, p_role text defaul
   language plpgsql security definer
   set search_path = pg_catalog, pg_temp
 as $$
-declare
-  v_new boolean;
 begin
   perform onceward.check_manages_access();
   if p_name is null or p_name !~ '^[^[:cntrl:][:space:]][^[:cntrl:]]{0,198}[^[:cntrl:][:space:]]$|^[^[:cntrl:][:space:]]$' then
@@ -61,10 +59,11 @@ begin
   insert into onceward.operator_private as o (id, name, role, tenant, created_at, created_by)
   values (onceward.new_id(), p_name, p_role, p_tenant, onceward.now(), onceward.actor())
       on conflict (name) do nothing;
-  v_new := found;
-  if v_new then
+  if found then
     return 'created';
   end if;
+  -- What crossed with the disabling must not come back with the operator.
+  perform onceward.end_access(o.id) from onceward.operator_private as o where o.name = p_name and o.disabled_at is not null;
   update onceward.operator_private as o
      set role = p_role, tenant = p_tenant, disabled_at = null
    where o.name = p_name
@@ -75,29 +74,32 @@ $$;
 comment on function onceward.add_operator(text, text, text) is
   'Adds an operator of the web pages, or changes the role and tenant of one; a disabled one is enabled again.  Roles: viewer, operator, admin.  Returns created, changed or unchanged.';
 
--- Sessions and links end with it: the statement that disables also takes them.
+-- Links and sessions before the operator: in this order everybody locks them.  One that is begun in this very moment finds the
+-- operator disabled whenever it is used.
+create or replace function onceward.end_access(p_operator_id uuid)
+  returns void
+  language sql
+  set search_path = pg_catalog, pg_temp
+as $$
+  delete from onceward.link_private as l where l.operator_id = p_operator_id;
+  delete from onceward.session_private as s where s.operator_id = p_operator_id;
+$$;
+
 create or replace function onceward.disable_operator(p_name text)
   returns boolean
   language plpgsql security definer
   set search_path = pg_catalog, pg_temp
 as $$
 declare
-  v_id uuid;
+  v_id uuid := (select o.id from onceward.operator_private as o where o.name = p_name);
 begin
   perform onceward.check_manages_access();
-  update onceward.operator_private as o
-     set disabled_at = onceward.now()
-   where o.name = p_name and o.disabled_at is null
-  returning o.id into v_id;
-  if not found then
-    if not exists (select from onceward.operator_private as o where o.name = p_name) then
-      perform onceward.no_such_operator(p_name);
-    end if;
-    return false;
+  if v_id is null then
+    perform onceward.no_such_operator(p_name);
   end if;
-  delete from onceward.link_private as l where l.operator_id = v_id;
-  delete from onceward.session_private as s where s.operator_id = v_id;
-  return true;
+  perform onceward.end_access(v_id);
+  update onceward.operator_private as o set disabled_at = onceward.now() where o.id = v_id and o.disabled_at is null;
+  return found;
 end;
 $$;
 comment on function onceward.disable_operator(text) is

@@ -49,7 +49,9 @@ async def _found(db: Acting, request: Request) -> ScheduleInfo:
     for schedule in await db.run(calls.schedules()):
         if str(schedule.id) == wanted:
             return schedule
-    raise UnknownSchedule("no such schedule, or none that you may see", hint="Look for it in the list of schedules.")
+    raise UnknownSchedule(
+        "no such schedule, or none that you may see", hint="Look for it in the list of schedules."
+    )
 
 
 async def show(request: Request) -> Response:
