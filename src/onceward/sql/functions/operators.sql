@@ -7,7 +7,8 @@ create or replace function onceward.check_manages_access()
   set search_path = pg_catalog, pg_temp
 as $$
 begin
-  if not onceward.sees_all_tenants()
+  -- An unset tenant makes the first of these null.
+  if not coalesce(onceward.sees_all_tenants(), false)
      and not (onceward.current_tenant() is null and pg_has_role(onceward.caller(), 'onceward_owner', 'usage')) then
     raise exception 'operators and tokens are managed for all tenants at once'
       using errcode = 'OW011',
