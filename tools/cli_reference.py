@@ -31,6 +31,7 @@ from onceward.model import (
     WorkflowJob,
 )
 from onceward.model_schedules import NextTick, RunInfo, ScheduleChange, ScheduleInfo, TickInfo
+from onceward.model_web import OperatorInfo, TokenInfo
 
 TARGET = Path("docs/reference/cli.md")
 
@@ -112,6 +113,8 @@ SHAPES: dict[str, list[tuple[str, Shape]]] = {
     "onceward db check": [("", (Finding, True))],
     "onceward doctor": [("", (Finding, True))],
     "onceward workers": [("", (WorkerInfo, True))],
+    "onceward operator list": [("", (OperatorInfo, True))],
+    "onceward token list": [("", (TokenInfo, True))],
     "onceward job list": [("", (JobInfo, True)), (" with `--count`", ({"count": "integer"}, False))],
     "onceward job show": [
         ("", ({**record(JobInfo), "attempts": "array", "steps": "array", "payload_edits": "array"}, False)),

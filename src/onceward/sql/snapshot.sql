@@ -268,11 +268,36 @@ create table onceward.lane_private (
   constraint lane_private_pkey PRIMARY KEY (name)
 );
 -- row-level security: enabled and forced
+create table onceward.link_private (
+  hash bytea not null,
+  operator_id uuid not null,
+  created_at timestamp with time zone not null,
+  created_by text not null,
+  expires_at timestamp with time zone not null,
+  used_at timestamp with time zone,
+  constraint link_hash_size CHECK ((octet_length(hash) = 32)),
+  constraint link_private_pkey PRIMARY KEY (hash)
+);
+-- row-level security: enabled and forced
 create table onceward.migration_private (
   version integer not null,
   name text not null,
   applied_at timestamp with time zone not null default statement_timestamp(),
   constraint migration_private_pkey PRIMARY KEY (version)
+);
+-- row-level security: enabled and forced
+create table onceward.operator_private (
+  id uuid not null,
+  name text not null,
+  role text not null,
+  tenant text,
+  created_at timestamp with time zone not null,
+  created_by text not null,
+  seen_at timestamp with time zone,
+  disabled_at timestamp with time zone,
+  constraint operator_name_is_unique UNIQUE (name),
+  constraint operator_private_pkey PRIMARY KEY (id),
+  constraint operator_role_known CHECK ((role = ANY (ARRAY['viewer'::text, 'operator'::text, 'admin'::text])))
 );
 -- row-level security: enabled and forced
 create table onceward.payload_edit_private (
@@ -358,6 +383,16 @@ create table onceward.schedule_private (
   constraint schedule_source_known CHECK ((source = ANY (ARRAY['code'::text, 'person'::text])))
 ) with (fillfactor=50);
 -- row-level security: enabled and forced
+create table onceward.session_private (
+  hash bytea not null,
+  operator_id uuid not null,
+  created_at timestamp with time zone not null,
+  seen_at timestamp with time zone not null,
+  expires_at timestamp with time zone not null,
+  constraint session_hash_size CHECK ((octet_length(hash) = 32)),
+  constraint session_private_pkey PRIMARY KEY (hash)
+) with (fillfactor=80);
+-- row-level security: enabled and forced
 create table onceward.step_default (
   job_id uuid not null,
   name text not null,
@@ -426,6 +461,24 @@ create table onceward.tick_private (
   constraint tick_private_pkey PRIMARY KEY (schedule_id, slot)
 );
 -- row-level security: enabled and forced
+create table onceward.token_private (
+  id uuid not null,
+  hash bytea not null,
+  name text not null,
+  scopes text[] not null,
+  tenant text,
+  created_at timestamp with time zone not null,
+  created_by text not null,
+  expires_at timestamp with time zone,
+  seen_at timestamp with time zone,
+  revoked_at timestamp with time zone,
+  revoked_by text,
+  constraint token_hash_is_unique UNIQUE (hash),
+  constraint token_hash_size CHECK ((octet_length(hash) = 32)),
+  constraint token_private_pkey PRIMARY KEY (id),
+  constraint token_scopes_known CHECK (((scopes <@ ARRAY['read'::text, 'enqueue'::text, 'operate'::text]) AND (cardinality(scopes) > 0)))
+);
+-- row-level security: enabled and forced
 create table onceward.worker_private (
   id uuid not null,
   name text not null,
@@ -465,8 +518,12 @@ CREATE INDEX job_running_idx ON onceward.job_private USING btree (worker_id) WHE
 CREATE INDEX job_scheduled_idx ON onceward.job_private USING btree (run_at) WHERE (state = 'scheduled'::text);
 CREATE INDEX job_workflow_idx ON onceward.job_private USING btree (workflow_id) WHERE (workflow_id IS NOT NULL);
 CREATE INDEX key_expires_idx ON onceward.key_private USING btree (expires_at) WHERE (expires_at IS NOT NULL);
+CREATE INDEX link_expires_idx ON onceward.link_private USING btree (expires_at);
+CREATE INDEX link_operator_idx ON onceward.link_private USING btree (operator_id);
 CREATE INDEX run_old_idx ON onceward.run_private USING btree (since);
 CREATE INDEX schedule_next_idx ON onceward.schedule_private USING btree (next_at) WHERE (paused_at IS NULL);
+CREATE INDEX session_expires_idx ON onceward.session_private USING btree (expires_at);
+CREATE INDEX session_operator_idx ON onceward.session_private USING btree (operator_id);
 CREATE INDEX tick_old_idx ON onceward.tick_private USING btree (ticked_at);
 CREATE INDEX tick_recent_idx ON onceward.tick_private USING btree (schedule_id, ticked_at DESC);
 
@@ -493,8 +550,10 @@ create policy owner_all on onceward.job_private for all to onceward_owner using 
 create policy owner_all on onceward.key_private for all to onceward_owner using (true) with check (true);
 create policy everyone_reads on onceward.lane_private for select to onceward_auditor, onceward_operator, onceward_producer, onceward_worker using (true);
 create policy owner_all on onceward.lane_private for all to onceward_owner using (true) with check (true);
+create policy owner_all on onceward.link_private for all to onceward_owner using (true) with check (true);
 create policy everyone_reads on onceward.migration_private for select to onceward_auditor, onceward_operator, onceward_producer, onceward_worker using (true);
 create policy owner_all on onceward.migration_private for all to onceward_owner using (true) with check (true);
+create policy owner_all on onceward.operator_private for all to onceward_owner using (true) with check (true);
 create policy own_tenant on onceward.payload_edit_private for select to onceward_auditor, onceward_operator, onceward_producer, onceward_worker using (((tenant = ( SELECT onceward.current_tenant() AS current_tenant)) OR ( SELECT onceward.sees_all_tenants() AS sees_all_tenants)));
 create policy owner_all on onceward.payload_edit_private for all to onceward_owner using (true) with check (true);
 create policy owner_all on onceward.recheck_private for all to onceward_owner using (true) with check (true);
@@ -502,6 +561,7 @@ create policy own_tenant on onceward.run_private for select to onceward_auditor,
 create policy owner_all on onceward.run_private for all to onceward_owner using (true) with check (true);
 create policy own_tenant on onceward.schedule_private for select to onceward_auditor, onceward_operator, onceward_producer, onceward_worker using (((tenant = ( SELECT onceward.current_tenant() AS current_tenant)) OR ( SELECT onceward.sees_all_tenants() AS sees_all_tenants)));
 create policy owner_all on onceward.schedule_private for all to onceward_owner using (true) with check (true);
+create policy owner_all on onceward.session_private for all to onceward_owner using (true) with check (true);
 create policy owner_all on onceward.step_default for all to onceward_owner using (true) with check (true);
 create policy own_tenant on onceward.step_private for select to onceward_auditor, onceward_operator, onceward_producer, onceward_worker using (((tenant = ( SELECT onceward.current_tenant() AS current_tenant)) OR ( SELECT onceward.sees_all_tenants() AS sees_all_tenants)));
 create policy owner_all on onceward.step_private for all to onceward_owner using (true) with check (true);
@@ -509,6 +569,7 @@ create policy everyone_reads on onceward.task_private for select to onceward_aud
 create policy owner_all on onceward.task_private for all to onceward_owner using (true) with check (true);
 create policy own_tenant on onceward.tick_private for select to onceward_auditor, onceward_operator, onceward_producer, onceward_worker using (((tenant = ( SELECT onceward.current_tenant() AS current_tenant)) OR ( SELECT onceward.sees_all_tenants() AS sees_all_tenants)));
 create policy owner_all on onceward.tick_private for all to onceward_owner using (true) with check (true);
+create policy owner_all on onceward.token_private for all to onceward_owner using (true) with check (true);
 create policy everyone_reads on onceward.worker_private for select to onceward_auditor, onceward_operator, onceward_producer, onceward_worker using (true);
 create policy owner_all on onceward.worker_private for all to onceward_owner using (true) with check (true);
 
@@ -997,10 +1058,16 @@ create view onceward.workflows with (security_invoker=true) as
 
 -- functions
 
+create function onceward.activity(p_minutes integer DEFAULT 60, p_pages integer DEFAULT 4000)
+  returns TABLE(minute timestamp with time zone, lane text, done bigint, failed bigint, about boolean) language plpgsql stable set search_path=pg_catalog, pg_temp;
+create function onceward.actor()
+  returns text language sql stable;
 create function onceward.add_dependencies(p_job_ids uuid[], p_after uuid[])
   returns void language plpgsql volatile set search_path=pg_catalog, pg_temp;
 create function onceward.add_lane(p_name text, p_max_payload_bytes integer DEFAULT NULL::integer, p_max_result_bytes integer DEFAULT NULL::integer)
   returns boolean language plpgsql volatile security definer set search_path=pg_catalog, pg_temp;
+create function onceward.add_operator(p_name text, p_role text DEFAULT 'operator'::text, p_tenant text DEFAULT NULL::text)
+  returns text language plpgsql volatile security definer set search_path=pg_catalog, pg_temp;
 create function onceward.add_schedule(p_name text, p_task text, p_spec text, p_zone text DEFAULT NULL::text, p_payload jsonb DEFAULT '{}'::jsonb, p_lane text DEFAULT 'default'::text, p_priority integer DEFAULT 0, p_max_attempts integer DEFAULT 8, p_retry jsonb DEFAULT NULL::jsonb, p_timeout interval DEFAULT NULL::interval, p_expires_in interval DEFAULT NULL::interval, p_missed text DEFAULT 'latest'::text, p_catch_up integer DEFAULT 1000, p_grace interval DEFAULT '00:01:00'::interval, p_overlap text DEFAULT 'skip'::text, p_jitter interval DEFAULT '00:00:00'::interval, p_tenant text DEFAULT NULL::text)
   returns TABLE(outcome text, next_slot text, next_at timestamp with time zone) language plpgsql volatile security definer set search_path=pg_catalog, pg_temp;
 create function onceward.admit(p_keys jsonb)
@@ -1047,6 +1114,8 @@ create function onceward.check_email(p_content jsonb)
   returns void language plpgsql immutable set search_path=pg_catalog, pg_temp;
 create function onceward.check_event_name(p_name text)
   returns void language plpgsql immutable set search_path=pg_catalog, pg_temp;
+create function onceward.check_hash(p_hash bytea)
+  returns void language plpgsql immutable set search_path=pg_catalog, pg_temp;
 create function onceward.check_job_arguments(p_task text, p_priority integer, p_run_at timestamp with time zone, p_expires_at timestamp with time zone, p_timeout interval, p_max_attempts integer, p_retry jsonb, p_tenant text, p_concurrency_key text, p_concurrency_limit integer, p_headers jsonb)
   returns void language plpgsql stable set search_path=pg_catalog, pg_temp;
 create function onceward.check_join(p_job_id uuid, p_job_ids uuid[])
@@ -1057,6 +1126,8 @@ create function onceward.check_lease(p_lease interval)
   returns void language plpgsql immutable set search_path=pg_catalog, pg_temp;
 create function onceward.check_limit(p_limit integer)
   returns void language plpgsql immutable set search_path=pg_catalog, pg_temp;
+create function onceward.check_manages_access()
+  returns void language plpgsql stable set search_path=pg_catalog, pg_temp;
 create function onceward.check_nodes(p_nodes jsonb)
   returns void language plpgsql immutable set search_path=pg_catalog, pg_temp;
 create function onceward.check_payload(p_payload jsonb)
@@ -1073,6 +1144,8 @@ create function onceward.check_step_name(p_name text)
   returns void language plpgsql immutable set search_path=pg_catalog, pg_temp;
 create function onceward.check_tenant(p_tenant text, p_what text DEFAULT 'job'::text)
   returns void language plpgsql stable set search_path=pg_catalog, pg_temp;
+create function onceward.check_tenant_name(p_tenant text)
+  returns void language plpgsql immutable set search_path=pg_catalog, pg_temp;
 create function onceward.check_text(p_content jsonb, p_field text, p_most integer, p_required boolean, p_header boolean DEFAULT false)
   returns void language plpgsql immutable set search_path=pg_catalog, pg_temp;
 create function onceward.check_zone(p_zone text)
@@ -1087,6 +1160,10 @@ create function onceward.complete(p_job_id uuid, p_epoch bigint, p_result jsonb 
   returns void language plpgsql volatile security definer set lock_timeout=2s set search_path=pg_catalog, pg_temp;
 create function onceward.count_ticks(p_plan jsonb, p_after timestamp with time zone, p_until timestamp with time zone)
   returns bigint language plpgsql stable set search_path=pg_catalog, pg_temp;
+create function onceward.create_link(p_operator text, p_hash bytea, p_life interval DEFAULT '00:15:00'::interval)
+  returns timestamp with time zone language plpgsql volatile security definer set search_path=pg_catalog, pg_temp;
+create function onceward.create_token(p_name text, p_hash bytea, p_scopes text[], p_tenant text DEFAULT NULL::text, p_life interval DEFAULT NULL::interval)
+  returns uuid language plpgsql volatile security definer set search_path=pg_catalog, pg_temp;
 create function onceward.cron_field(p_field text, p_text text, p_low integer, p_high integer, p_names text[])
   returns integer[] language plpgsql immutable set search_path=pg_catalog, pg_temp;
 create function onceward.cron_plan(p_spec text, p_zone text)
@@ -1113,16 +1190,22 @@ create function onceward.delivery_follows(p_job_id uuid, p_job_state text, p_err
   returns void language plpgsql volatile set search_path=pg_catalog, pg_temp;
 create function onceward.delivery_retry(p_kind text)
   returns jsonb language sql immutable set search_path=pg_catalog, pg_temp;
+create function onceward.disable_operator(p_name text)
+  returns boolean language plpgsql volatile security definer set search_path=pg_catalog, pg_temp;
 create function onceward.drop_edges(p_job_ids uuid[])
   returns void language sql volatile set search_path=pg_catalog, pg_temp;
 create function onceward.drop_schedule(p_name text, p_tenant text DEFAULT NULL::text)
   returns void language plpgsql volatile security definer set search_path=pg_catalog, pg_temp;
 create function onceward.emit_event(p_name text, p_payload jsonb DEFAULT NULL::jsonb, p_tenant text DEFAULT NULL::text, p_keep interval DEFAULT '30 days'::interval)
   returns boolean language plpgsql volatile security definer set search_path=pg_catalog, pg_temp;
+create function onceward.end_access(p_operator_id uuid)
+  returns void language sql volatile set search_path=pg_catalog, pg_temp;
 create function onceward.end_attempt(p_job onceward.job_private, p_state text, p_run_at timestamp with time zone, p_error jsonb)
   returns void language plpgsql volatile set search_path=pg_catalog, pg_temp;
 create function onceward.end_cancelled(p_job onceward.job_private, p_reason text)
   returns void language plpgsql volatile set search_path=pg_catalog, pg_temp;
+create function onceward.end_session(p_hash bytea)
+  returns boolean language plpgsql volatile security definer set search_path=pg_catalog, pg_temp;
 create function onceward.end_suspended(p_job onceward.job_private, p_state text, p_run_at timestamp with time zone, p_awaits text)
   returns void language plpgsql volatile set search_path=pg_catalog, pg_temp;
 create function onceward.end_waiting(p_job_id uuid, p_why text)
@@ -1141,6 +1224,8 @@ create function onceward.entity_text(p_entity jsonb)
   returns text language sql immutable set search_path=pg_catalog, pg_temp;
 create function onceward.error_record(p_task text, p_error_type text, p_message text, p_category text, p_traceback text)
   returns jsonb language sql immutable set search_path=pg_catalog, pg_temp;
+create function onceward.estimate_jobs()
+  returns bigint language sql stable set search_path=pg_catalog, pg_temp;
 create function onceward.exchange(p_worker_id uuid, p_job_ids uuid[] DEFAULT '{}'::uuid[], p_epochs bigint[] DEFAULT '{}'::bigint[], p_results jsonb[] DEFAULT NULL::jsonb[], p_lanes text[] DEFAULT '{}'::text[], p_limits integer[] DEFAULT NULL::integer[], p_max integer DEFAULT 0, p_floors jsonb DEFAULT NULL::jsonb, p_sleep boolean DEFAULT false)
   returns TABLE(outcome text, job_id uuid, epoch bigint, task text, payload jsonb, lane text, priority smallint, ready_seq bigint, attempt integer, max_attempts integer, tenant text, timeout interval, headers jsonb, key text) language plpgsql volatile security definer set lock_timeout=2s set search_path=pg_catalog, pg_temp;
 create function onceward.expire(p_limit integer)
@@ -1151,6 +1236,8 @@ create function onceward.fail_run(p_key text, p_epoch bigint, p_error text DEFAU
   returns void language plpgsql volatile security definer set search_path=pg_catalog, pg_temp;
 create function onceward.fail_step(p_job_id uuid, p_epoch bigint, p_name text, p_error_type text, p_message text, p_kind text DEFAULT 'step'::text, p_seq integer DEFAULT 0, p_tries integer DEFAULT 1, p_took interval DEFAULT NULL::interval, p_version text DEFAULT NULL::text)
   returns void language plpgsql volatile security definer set lock_timeout=2s set search_path=pg_catalog, pg_temp;
+create function onceward.find_jobs(p_states text[] DEFAULT NULL::text[], p_lane text DEFAULT NULL::text, p_task text DEFAULT NULL::text, p_tenant text DEFAULT NULL::text, p_key text DEFAULT NULL::text, p_error text DEFAULT NULL::text, p_fingerprint text DEFAULT NULL::text, p_since timestamp with time zone DEFAULT NULL::timestamp with time zone, p_until timestamp with time zone DEFAULT NULL::timestamp with time zone, p_before uuid DEFAULT NULL::uuid, p_limit integer DEFAULT 50, p_scan integer DEFAULT 20000)
+  returns TABLE(id uuid, tenant text, lane text, task text, state text, priority smallint, attempt integer, max_attempts integer, created_at timestamp with time zone, run_at timestamp with time zone, started_at timestamp with time zone, finished_at timestamp with time zone, key text, error_type text, message text, note text) language sql stable set search_path=pg_catalog, pg_temp;
 create function onceward.fingerprint(p_task text, p_error_type text, p_message text)
   returns text language sql immutable set search_path=pg_catalog, pg_temp;
 create function onceward.finish_done(p_job_ids uuid[], p_epochs bigint[], p_results jsonb[])
@@ -1167,6 +1254,8 @@ create function onceward.give_place(p_job onceward.job_private)
   returns void language plpgsql volatile set search_path=pg_catalog, pg_temp;
 create function onceward.go_on(p_job_ids uuid[])
   returns integer language plpgsql volatile set search_path=pg_catalog, pg_temp;
+create function onceward.has_operators()
+  returns boolean language sql stable security definer set search_path=pg_catalog, pg_temp;
 create function onceward.hear_events(p_job_ids uuid[])
   returns void language plpgsql volatile set enable_hashjoin=off set enable_mergejoin=off set enable_seqscan=off set jit=off set search_path=pg_catalog, pg_temp;
 create function onceward.heartbeat(p_worker_id uuid)
@@ -1185,6 +1274,8 @@ create function onceward.key_expiry(p_window text)
   returns timestamp with time zone language plpgsql stable set search_path=pg_catalog, pg_temp;
 create function onceward.lease_lost(p_job_id uuid, p_epoch bigint)
   returns void language plpgsql stable set search_path=pg_catalog, pg_temp;
+create function onceward.link_operator(p_hash bytea)
+  returns text language sql stable security definer set search_path=pg_catalog, pg_temp;
 create function onceward.live_job(p_schedule_id uuid)
   returns uuid language sql stable set search_path=pg_catalog, pg_temp;
 create function onceward.lost_run(p_tenant text, p_key text, p_epoch bigint)
@@ -1205,6 +1296,8 @@ create function onceward.no_such_job(p_job_id uuid)
   returns void language plpgsql immutable set search_path=pg_catalog, pg_temp;
 create function onceward.no_such_lane(p_name text)
   returns void language plpgsql stable set search_path=pg_catalog, pg_temp;
+create function onceward.no_such_operator(p_name text)
+  returns void language plpgsql stable set search_path=pg_catalog, pg_temp;
 create function onceward.no_such_worker(p_worker_id uuid)
   returns void language plpgsql stable set search_path=pg_catalog, pg_temp;
 create function onceward.no_such_workflow(p_workflow_id uuid)
@@ -1217,6 +1310,10 @@ create function onceward.now()
   returns timestamp with time zone language sql stable;
 create function onceward.offset_change(p_zone text, p_before timestamp with time zone, p_after timestamp with time zone)
   returns timestamp with time zone language plpgsql stable set search_path=pg_catalog, pg_temp;
+create function onceward.operator_named(p_name text)
+  returns TABLE(name text, role text, tenant text) language plpgsql volatile security definer set search_path=pg_catalog, pg_temp;
+create function onceward.operators()
+  returns TABLE(name text, role text, tenant text, created_at timestamp with time zone, created_by text, seen_at timestamp with time zone, disabled_at timestamp with time zone, sessions bigint) language plpgsql stable security definer set search_path=pg_catalog, pg_temp;
 create function onceward.outcomes_of(p_job_id uuid, p_epoch bigint, p_job_ids uuid[])
   returns TABLE(job_id uuid, state text, result jsonb, error jsonb) language plpgsql volatile security definer set search_path=pg_catalog, pg_temp;
 create function onceward.pause_lane(p_name text, p_reason text DEFAULT NULL::text)
@@ -1231,6 +1328,8 @@ create function onceward.progress(p_job_id uuid, p_epoch bigint, p_progress json
   returns void language plpgsql volatile security definer set search_path=pg_catalog, pg_temp;
 create function onceward.promote(p_limit integer DEFAULT 1000)
   returns TABLE(promoted integer, expired integer, next_run_at timestamp with time zone, next_in interval, more boolean) language plpgsql volatile security definer set search_path=pg_catalog, pg_temp;
+create function onceward.pulse()
+  returns text language sql stable set search_path=pg_catalog, pg_temp;
 create function onceward.put_schedule(p_row onceward.schedule_private)
   returns TABLE(outcome text, next_slot text, next_at timestamp with time zone) language plpgsql volatile set search_path=pg_catalog, pg_temp;
 create function onceward.read_schedule(p_item jsonb)
@@ -1267,16 +1366,22 @@ create function onceward.retire_worker(p_worker_id uuid)
   returns integer language plpgsql volatile security definer set search_path=pg_catalog, pg_temp;
 create function onceward.retry_wait(p_retry jsonb, p_attempt integer)
   returns interval language plpgsql volatile set search_path=pg_catalog, pg_temp;
+create function onceward.revoke_token(p_id uuid)
+  returns boolean language plpgsql volatile security definer set search_path=pg_catalog, pg_temp;
 create function onceward.run_key(p_function text, p_tenant text, p_grain text DEFAULT 'day'::text, p_entity jsonb DEFAULT NULL::jsonb, p_at timestamp with time zone DEFAULT NULL::timestamp with time zone, p_zone text DEFAULT 'UTC'::text)
   returns text language plpgsql stable security definer set search_path=pg_catalog, pg_temp;
 create function onceward.run_now(p_job_id uuid)
   returns text language plpgsql volatile security definer set search_path=pg_catalog, pg_temp;
 create function onceward.run_schedule_now(p_name text, p_tenant text DEFAULT NULL::text)
   returns uuid language plpgsql volatile security definer set search_path=pg_catalog, pg_temp;
+create function onceward.scan_end(p_states text[] DEFAULT NULL::text[], p_since timestamp with time zone DEFAULT NULL::timestamp with time zone, p_until timestamp with time zone DEFAULT NULL::timestamp with time zone, p_before uuid DEFAULT NULL::uuid, p_scan integer DEFAULT 20000)
+  returns uuid language sql stable set search_path=pg_catalog, pg_temp;
 create function onceward.schedule_for_update(p_name text, p_tenant text)
   returns onceward.schedule_private language plpgsql volatile set search_path=pg_catalog, pg_temp;
 create function onceward.sees_all_tenants()
   returns boolean language sql stable set search_path=pg_catalog, pg_temp;
+create function onceward.session_operator(p_hash bytea)
+  returns TABLE(name text, role text, tenant text) language plpgsql volatile security definer set search_path=pg_catalog, pg_temp;
 create function onceward.set_resolve_check(p_task text, p_check regprocedure)
   returns void language plpgsql volatile set search_path=pg_catalog, pg_temp;
 create function onceward.settle_delivery(p_job_id uuid, p_epoch bigint, p_outcome text, p_provider_ref text DEFAULT NULL::text, p_error_type text DEFAULT NULL::text, p_category text DEFAULT NULL::text, p_message text DEFAULT NULL::text, p_retry_after interval DEFAULT NULL::interval, p_unclear boolean DEFAULT false, p_cleared boolean DEFAULT false)
@@ -1319,8 +1424,14 @@ create function onceward.tidy(p_limit integer DEFAULT 1000)
   returns integer language plpgsql volatile security definer set search_path=pg_catalog, pg_temp;
 create function onceward.time_plan(p_spec text, p_zone text)
   returns jsonb language plpgsql immutable set search_path=pg_catalog, pg_temp;
+create function onceward.token_scopes(p_hash bytea)
+  returns TABLE(id uuid, name text, scopes text[], tenant text) language plpgsql volatile security definer set search_path=pg_catalog, pg_temp;
+create function onceward.tokens()
+  returns TABLE(id uuid, name text, scopes text[], tenant text, created_at timestamp with time zone, created_by text, expires_at timestamp with time zone, seen_at timestamp with time zone, revoked_at timestamp with time zone, revoked_by text) language plpgsql stable security definer set search_path=pg_catalog, pg_temp;
 create function onceward.unarchive(p_job_id uuid)
   returns void language plpgsql volatile set search_path=pg_catalog, pg_temp;
+create function onceward.use_link(p_hash bytea, p_session_hash bytea)
+  returns text language plpgsql volatile security definer set search_path=pg_catalog, pg_temp;
 create function onceward.verify_dependencies(p_job_ids uuid[], OUT seen integer, OUT freed integer)
   returns record language plpgsql volatile set enable_hashjoin=off set enable_mergejoin=off set enable_seqscan=off set jit=off set search_path=pg_catalog, pg_temp;
 create function onceward.wait_event(p_job_id uuid, p_epoch bigint, p_step text, p_event text, p_timeout interval DEFAULT NULL::interval, p_seq integer DEFAULT 0, p_version text DEFAULT NULL::text)
@@ -1338,7 +1449,16 @@ create function onceward.wrong_state(p_action text, p_job_id uuid, p_state text,
 
 -- grants
 
+grant execute on function onceward.activity(integer,integer) to onceward_auditor;
+grant execute on function onceward.activity(integer,integer) to onceward_operator;
+grant execute on function onceward.activity(integer,integer) to onceward_producer;
+grant execute on function onceward.activity(integer,integer) to onceward_worker;
+grant execute on function onceward.actor() to onceward_auditor;
+grant execute on function onceward.actor() to onceward_operator;
+grant execute on function onceward.actor() to onceward_producer;
+grant execute on function onceward.actor() to onceward_worker;
 grant execute on function onceward.add_lane(text,integer,integer) to onceward_operator;
+grant execute on function onceward.add_operator(text,text,text) to onceward_operator;
 grant execute on function onceward.add_schedule(text,text,text,text,jsonb,text,integer,integer,jsonb,interval,interval,text,integer,interval,text,interval,text) to onceward_operator;
 grant execute on function onceward.add_schedule(text,text,text,text,jsonb,text,integer,integer,jsonb,interval,interval,text,integer,interval,text,interval,text) to onceward_producer;
 grant execute on function onceward.add_schedule(text,text,text,text,jsonb,text,integer,integer,jsonb,interval,interval,text,integer,interval,text,interval,text) to onceward_worker;
@@ -1359,6 +1479,8 @@ grant execute on function onceward.cancel_workflow(uuid,text) to onceward_produc
 grant execute on function onceward.cancel_workflow(uuid,text) to onceward_worker;
 grant execute on function onceward.claim(uuid,text[],integer) to onceward_worker;
 grant execute on function onceward.complete(uuid,bigint,jsonb) to onceward_worker;
+grant execute on function onceward.create_link(text,bytea,interval) to onceward_operator;
+grant execute on function onceward.create_token(text,bytea,text[],text,interval) to onceward_operator;
 grant execute on function onceward.current_tenant() to onceward_auditor;
 grant execute on function onceward.current_tenant() to onceward_operator;
 grant execute on function onceward.current_tenant() to onceward_producer;
@@ -1373,12 +1495,14 @@ grant execute on function onceward.deliver(text,text,jsonb,text,timestamp with t
 grant execute on function onceward.deliver(text,text,jsonb,text,timestamp with time zone,timestamp with time zone,integer,jsonb,integer,jsonb) to onceward_worker;
 grant execute on function onceward.delivery_content(uuid) to onceward_operator;
 grant execute on function onceward.delivery_content(uuid) to onceward_worker;
+grant execute on function onceward.disable_operator(text) to onceward_operator;
 grant execute on function onceward.drop_schedule(text,text) to onceward_operator;
 grant execute on function onceward.drop_schedule(text,text) to onceward_producer;
 grant execute on function onceward.drop_schedule(text,text) to onceward_worker;
 grant execute on function onceward.emit_event(text,jsonb,text,interval) to onceward_operator;
 grant execute on function onceward.emit_event(text,jsonb,text,interval) to onceward_producer;
 grant execute on function onceward.emit_event(text,jsonb,text,interval) to onceward_worker;
+grant execute on function onceward.end_session(bytea) to onceward_operator;
 grant execute on function onceward.enqueue(text,jsonb,text,integer,timestamp with time zone,timestamp with time zone,interval,text,text,text,integer,integer,jsonb,text,jsonb,uuid[],text,uuid,uuid,text) to onceward_operator;
 grant execute on function onceward.enqueue(text,jsonb,text,integer,timestamp with time zone,timestamp with time zone,interval,text,text,text,integer,integer,jsonb,text,jsonb,uuid[],text,uuid,uuid,text) to onceward_producer;
 grant execute on function onceward.enqueue(text,jsonb,text,integer,timestamp with time zone,timestamp with time zone,interval,text,text,text,integer,integer,jsonb,text,jsonb,uuid[],text,uuid,uuid,text) to onceward_worker;
@@ -1389,12 +1513,20 @@ grant execute on function onceward.enqueue_workflow(jsonb,text) to onceward_oper
 grant execute on function onceward.enqueue_workflow(jsonb,text) to onceward_producer;
 grant execute on function onceward.enqueue_workflow(jsonb,text) to onceward_worker;
 grant execute on function onceward.ensure_partitions(integer) to onceward_worker;
+grant execute on function onceward.estimate_jobs() to onceward_auditor;
+grant execute on function onceward.estimate_jobs() to onceward_operator;
+grant execute on function onceward.estimate_jobs() to onceward_producer;
+grant execute on function onceward.estimate_jobs() to onceward_worker;
 grant execute on function onceward.exchange(uuid,uuid[],bigint[],jsonb[],text[],integer[],integer,jsonb,boolean) to onceward_worker;
 grant execute on function onceward.fail(uuid,bigint,text,text,text,text,boolean,interval) to onceward_worker;
 grant execute on function onceward.fail_run(text,bigint,text,text) to onceward_operator;
 grant execute on function onceward.fail_run(text,bigint,text,text) to onceward_producer;
 grant execute on function onceward.fail_run(text,bigint,text,text) to onceward_worker;
 grant execute on function onceward.fail_step(uuid,bigint,text,text,text,text,integer,integer,interval,text) to onceward_worker;
+grant execute on function onceward.find_jobs(text[],text,text,text,text,text,text,timestamp with time zone,timestamp with time zone,uuid,integer,integer) to onceward_auditor;
+grant execute on function onceward.find_jobs(text[],text,text,text,text,text,text,timestamp with time zone,timestamp with time zone,uuid,integer,integer) to onceward_operator;
+grant execute on function onceward.find_jobs(text[],text,text,text,text,text,text,timestamp with time zone,timestamp with time zone,uuid,integer,integer) to onceward_producer;
+grant execute on function onceward.find_jobs(text[],text,text,text,text,text,text,timestamp with time zone,timestamp with time zone,uuid,integer,integer) to onceward_worker;
 grant execute on function onceward.fingerprint(text,text,text) to onceward_auditor;
 grant execute on function onceward.fingerprint(text,text,text) to onceward_operator;
 grant execute on function onceward.fingerprint(text,text,text) to onceward_producer;
@@ -1403,12 +1535,14 @@ grant execute on function onceward.finish_run(text,bigint,jsonb,text) to oncewar
 grant execute on function onceward.finish_run(text,bigint,jsonb,text) to onceward_producer;
 grant execute on function onceward.finish_run(text,bigint,jsonb,text) to onceward_worker;
 grant execute on function onceward.finish_step(uuid,bigint,text,jsonb,text,integer,integer,interval,text) to onceward_worker;
+grant execute on function onceward.has_operators() to onceward_operator;
 grant execute on function onceward.heartbeat(uuid) to onceward_worker;
 grant execute on function onceward.id_at(timestamp with time zone) to onceward_auditor;
 grant execute on function onceward.id_at(timestamp with time zone) to onceward_operator;
 grant execute on function onceward.id_at(timestamp with time zone) to onceward_producer;
 grant execute on function onceward.id_at(timestamp with time zone) to onceward_worker;
 grant execute on function onceward.join_jobs(uuid,bigint,text,uuid[],integer,text) to onceward_worker;
+grant execute on function onceward.link_operator(bytea) to onceward_operator;
 grant execute on function onceward.next_ticks(text,text,timestamp with time zone,integer) to onceward_auditor;
 grant execute on function onceward.next_ticks(text,text,timestamp with time zone,integer) to onceward_operator;
 grant execute on function onceward.next_ticks(text,text,timestamp with time zone,integer) to onceward_producer;
@@ -1417,11 +1551,17 @@ grant execute on function onceward.now() to onceward_auditor;
 grant execute on function onceward.now() to onceward_operator;
 grant execute on function onceward.now() to onceward_producer;
 grant execute on function onceward.now() to onceward_worker;
+grant execute on function onceward.operator_named(text) to onceward_operator;
+grant execute on function onceward.operators() to onceward_operator;
 grant execute on function onceward.outcomes_of(uuid,bigint,uuid[]) to onceward_worker;
 grant execute on function onceward.pause_lane(text,text) to onceward_operator;
 grant execute on function onceward.pause_schedule(text,text,text) to onceward_operator;
 grant execute on function onceward.progress(uuid,bigint,jsonb) to onceward_worker;
 grant execute on function onceward.promote(integer) to onceward_worker;
+grant execute on function onceward.pulse() to onceward_auditor;
+grant execute on function onceward.pulse() to onceward_operator;
+grant execute on function onceward.pulse() to onceward_producer;
+grant execute on function onceward.pulse() to onceward_worker;
 grant execute on function onceward.receive_event(uuid,bigint,text,text,integer,text) to onceward_worker;
 grant execute on function onceward.register_worker(text,text[],text[],interval,text,bigint,text,integer) to onceward_worker;
 grant execute on function onceward.release(uuid,uuid[],bigint[]) to onceward_worker;
@@ -1435,16 +1575,22 @@ grant execute on function onceward.resolve(uuid,text,boolean) to onceward_operat
 grant execute on function onceward.resume_lane(text) to onceward_operator;
 grant execute on function onceward.resume_schedule(text,text) to onceward_operator;
 grant execute on function onceward.retire_worker(uuid) to onceward_worker;
+grant execute on function onceward.revoke_token(uuid) to onceward_operator;
 grant execute on function onceward.run_key(text,text,text,jsonb,timestamp with time zone,text) to onceward_auditor;
 grant execute on function onceward.run_key(text,text,text,jsonb,timestamp with time zone,text) to onceward_operator;
 grant execute on function onceward.run_key(text,text,text,jsonb,timestamp with time zone,text) to onceward_producer;
 grant execute on function onceward.run_key(text,text,text,jsonb,timestamp with time zone,text) to onceward_worker;
 grant execute on function onceward.run_now(uuid) to onceward_operator;
 grant execute on function onceward.run_schedule_now(text,text) to onceward_operator;
+grant execute on function onceward.scan_end(text[],timestamp with time zone,timestamp with time zone,uuid,integer) to onceward_auditor;
+grant execute on function onceward.scan_end(text[],timestamp with time zone,timestamp with time zone,uuid,integer) to onceward_operator;
+grant execute on function onceward.scan_end(text[],timestamp with time zone,timestamp with time zone,uuid,integer) to onceward_producer;
+grant execute on function onceward.scan_end(text[],timestamp with time zone,timestamp with time zone,uuid,integer) to onceward_worker;
 grant execute on function onceward.sees_all_tenants() to onceward_auditor;
 grant execute on function onceward.sees_all_tenants() to onceward_operator;
 grant execute on function onceward.sees_all_tenants() to onceward_producer;
 grant execute on function onceward.sees_all_tenants() to onceward_worker;
+grant execute on function onceward.session_operator(bytea) to onceward_operator;
 grant execute on function onceward.settle_delivery(uuid,bigint,text,text,text,text,text,interval,boolean,boolean) to onceward_worker;
 grant execute on function onceward.sleep(uuid,bigint,text,interval,integer,text) to onceward_worker;
 grant execute on function onceward.snooze(uuid,bigint,interval,text,boolean) to onceward_worker;
@@ -1453,6 +1599,9 @@ grant execute on function onceward.steps_of(uuid,bigint) to onceward_worker;
 grant execute on function onceward.tick(integer) to onceward_operator;
 grant execute on function onceward.tick(integer) to onceward_worker;
 grant execute on function onceward.tidy(integer) to onceward_worker;
+grant execute on function onceward.token_scopes(bytea) to onceward_operator;
+grant execute on function onceward.tokens() to onceward_operator;
+grant execute on function onceward.use_link(bytea,bytea) to onceward_operator;
 grant execute on function onceward.wait_event(uuid,bigint,text,text,interval,integer,text) to onceward_worker;
 grant usage on schema onceward to onceward_auditor;
 grant usage on schema onceward to onceward_operator;
