@@ -1058,7 +1058,7 @@ create view onceward.workflows with (security_invoker=true) as
 
 -- functions
 
-create function onceward.activity(p_minutes integer DEFAULT 60, p_pages integer DEFAULT 4000)
+create function onceward.activity(p_minutes integer DEFAULT 60, p_pages integer DEFAULT 1500)
   returns TABLE(minute timestamp with time zone, lane text, done bigint, failed bigint, about boolean) language plpgsql stable set search_path=pg_catalog, pg_temp;
 create function onceward.actor()
   returns text language sql stable;
@@ -1158,6 +1158,8 @@ create function onceward.claim_lanes(p_worker_id uuid, p_lanes text[], p_limits 
   returns SETOF onceward.job_private language plpgsql volatile set search_path=pg_catalog, pg_temp;
 create function onceward.complete(p_job_id uuid, p_epoch bigint, p_result jsonb DEFAULT NULL::jsonb)
   returns void language plpgsql volatile security definer set lock_timeout=2s set search_path=pg_catalog, pg_temp;
+create function onceward.count_found(p_states text[] DEFAULT NULL::text[], p_lane text DEFAULT NULL::text, p_task text DEFAULT NULL::text, p_tenant text DEFAULT NULL::text, p_key text DEFAULT NULL::text, p_error text DEFAULT NULL::text, p_fingerprint text DEFAULT NULL::text, p_since timestamp with time zone DEFAULT NULL::timestamp with time zone, p_until timestamp with time zone DEFAULT NULL::timestamp with time zone, p_scan integer DEFAULT 20000)
+  returns TABLE(found bigint, is_all boolean) language sql stable set search_path=pg_catalog, pg_temp;
 create function onceward.count_ticks(p_plan jsonb, p_after timestamp with time zone, p_until timestamp with time zone)
   returns bigint language plpgsql stable set search_path=pg_catalog, pg_temp;
 create function onceward.create_link(p_operator text, p_hash bytea, p_life interval DEFAULT '00:15:00'::interval)
@@ -1479,6 +1481,10 @@ grant execute on function onceward.cancel_workflow(uuid,text) to onceward_produc
 grant execute on function onceward.cancel_workflow(uuid,text) to onceward_worker;
 grant execute on function onceward.claim(uuid,text[],integer) to onceward_worker;
 grant execute on function onceward.complete(uuid,bigint,jsonb) to onceward_worker;
+grant execute on function onceward.count_found(text[],text,text,text,text,text,text,timestamp with time zone,timestamp with time zone,integer) to onceward_auditor;
+grant execute on function onceward.count_found(text[],text,text,text,text,text,text,timestamp with time zone,timestamp with time zone,integer) to onceward_operator;
+grant execute on function onceward.count_found(text[],text,text,text,text,text,text,timestamp with time zone,timestamp with time zone,integer) to onceward_producer;
+grant execute on function onceward.count_found(text[],text,text,text,text,text,text,timestamp with time zone,timestamp with time zone,integer) to onceward_worker;
 grant execute on function onceward.create_link(text,bytea,interval) to onceward_operator;
 grant execute on function onceward.create_token(text,bytea,text[],text,interval) to onceward_operator;
 grant execute on function onceward.current_tenant() to onceward_auditor;
