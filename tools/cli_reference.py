@@ -33,6 +33,7 @@ from onceward.model import (
     WorkflowInfo,
     WorkflowJob,
 )
+from onceward.model_audit import AuditEntry
 from onceward.model_limits import BoundInfo, LimitInfo, ShareInfo
 from onceward.model_monitors import (
     AlertInfo,
@@ -46,8 +47,8 @@ from onceward.model_monitors import (
     SilenceInfo,
     ThresholdInfo,
 )
-from onceward.model_audit import AuditEntry
 from onceward.model_schedules import NextTick, RunInfo, ScheduleChange, ScheduleInfo, TickInfo
+from onceward.model_web import OperatorInfo, TokenInfo
 
 TARGET = Path("docs/reference/cli.md")
 
@@ -138,6 +139,8 @@ SHAPES: dict[str, list[tuple[str, Shape]]] = {
     "onceward doctor": [("", (Finding, True))],
     "onceward workers": [("", (WorkerInfo, True))],
     "onceward metrics": [("", (Sample, True))],
+    "onceward operator list": [("", (OperatorInfo, True))],
+    "onceward token list": [("", (TokenInfo, True))],
     "onceward job list": [("", (JobInfo, True)), (" with `--count`", ({"count": "integer"}, False))],
     "onceward job show": [
         (

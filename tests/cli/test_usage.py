@@ -31,6 +31,8 @@ def test_the_commands_are_those_that_are_promised():
         f"onceward {path}".strip()
         for path in (
             "", "db", "db init", "db upgrade", "db status", "db sql", "db check", "db dsn", "db stop", "doctor", "worker", "workers", "metrics",
+            "operator", "operator add", "operator list", "operator link", "operator disable",
+            "token", "token create", "token list", "token revoke", "up", "web",
             "job", "job list", "job show", "job explain", "job enqueue", "job cancel", "job requeue", "job resolve", "job wait", "job run-now",
             "step", "step list", "step partial", "event", "event emit", "event list",
             "workflow", "workflow list", "workflow show", "workflow enqueue", "workflow cancel", "workflow requeue",

@@ -43,11 +43,11 @@ def scan_end(wanted: JobFilter, *, scan: int = SCAN) -> Call[UUID | None]:
 
 def count_found(wanted: JobFilter, *, scan: int = SCAN) -> Call[Count]:
     """How many jobs match among those that a search looks at.  Paging does not change it."""
-    params = {**_params(wanted, scan), "limit": scan, "before": None}
     return Call(
-        "select (select count(*) from " + _FOUND + "), " + _END + " is not null",
-        params,
-        lambda rows: Count(rows[0][0], "more than" if rows[0][1] else "exactly"),
+        "select found, is_all from onceward.count_found(%(states)s::text[], %(lane)s::text, %(task)s::text, %(tenant)s::text, "
+        "%(key)s::text, %(error)s::text, %(fingerprint)s::text, %(since)s::timestamptz, %(until)s::timestamptz, %(scan)s::int)",
+        _params(wanted, scan),
+        one(lambda row: Count(row[0], "exactly" if row[1] else "more than")),
         repeatable=True,
     )
 

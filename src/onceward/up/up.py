@@ -20,7 +20,7 @@ from onceward.calls import access
 from onceward.client import Client
 from onceward.dsn import LIBPQ_VARIABLES, resolve_dsn
 from onceward.up.workers import WorkerProcess
-from onceward.web import Section, ApiSettings, Sso, WebSettings, secrets
+from onceward.web import ApiSettings, Section, Sso, WebSettings, secrets
 from onceward.web.server import check_may_listen, is_loopback, make_server, open_socket
 
 SAMPLES = "onceward.samples:app"

@@ -41,7 +41,9 @@ def test_many_jobs_are_enqueued_together_or_not_at_all(db, everything):
     sent = {"task": "t", "payloads": [{"n": n} for n in range(3)], "keys": ["a", None, "b"]}
     made = everything.post("/jobs/many", sent, 201)["jobs"]
     assert [job["created"] for job in made] == [True, True, True]
-    refused = everything.post("/jobs/many", {**sent, "payloads": [{"n": 9}, {}, {}], "keys": ["c", "d", "a"]}, 422)
+    refused = everything.post(
+        "/jobs/many", {**sent, "payloads": [{"n": 9}, {}, {}], "keys": ["c", "d", "a"]}, 422
+    )
     assert refused["code"] == "OW005"
     assert db.value("select count(*) from onceward.jobs") == 3
     short = everything.post("/jobs/many", {**sent, "keys": ["a"]}, 422)

@@ -43,21 +43,25 @@ async def list_alerts(
     request: Request,
     caller: Reader,
     state: Annotated[
-        list[AlertState] | None, Query(description="Repeat it for several; those that are not closed unless given.")
+        list[AlertState] | None,
+        Query(description="Repeat it for several; those that are not closed unless given."),
     ] = None,
     monitor: Name | None = None,
     tenant: Tenant | None = None,
     limit: Limit = 100,
 ) -> Any:
     """The worst first."""
-    call = calls.alerts(
-        states=state or ("open", "acknowledged"), monitor=monitor, tenant=tenant, limit=limit
-    )
+    call = calls.alerts(states=state or ("open", "acknowledged"), monitor=monitor, tenant=tenant, limit=limit)
     return {"alerts": await web_of(request).database.run(caller.reading, call)}
 
 
 @router.post("/alerts/{id}/ack", summary="Acknowledge an alert", response_model=Changed)
-async def ack_alert(request: Request, caller: Operator, id: UUID, body: Annotated[Acknowledging, Body(default_factory=Acknowledging)]) -> Any:  # noqa: A002
+async def ack_alert(
+    request: Request,
+    caller: Operator,
+    id: UUID,
+    body: Annotated[Acknowledging, Body(default_factory=Acknowledging)],
+) -> Any:  # noqa: A002
     """Somebody looks after it: no more reminders."""
     call = calls.ack_alert(id, body.note)
     return {"changed": await web_of(request).database.run(caller.operating, call, writes=True)}

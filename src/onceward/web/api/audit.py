@@ -46,7 +46,9 @@ class Proved(BaseModel):
 async def search_audit(
     request: Request,
     caller: Reader,
-    kind: Annotated[Text | None, Query(description="A kind, or the beginning of one when it ends in a dot.")] = None,
+    kind: Annotated[
+        Text | None, Query(description="A kind, or the beginning of one when it ends in a dot.")
+    ] = None,
     actor: Text | None = None,
     entity_type: Text | None = None,
     entity_id: Text | None = None,

@@ -81,9 +81,7 @@ class Caller:
         return Rights(f"token {self.name}", tenant, _ROLES[scope])
 
 
-def allowed(
-    wanted: SecurityScopes, request: Request, _header: Annotated[object, Depends(_bearer)]
-) -> Caller:
+def allowed(wanted: SecurityScopes, request: Request, _header: Annotated[object, Depends(_bearer)]) -> Caller:
     """The caller, who has the scope; and the address, which has no parameter that nobody reads.  Raises Refused."""
     caller: Caller = request.state.caller
     for scope in wanted.scopes:

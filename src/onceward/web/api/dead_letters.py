@@ -14,11 +14,27 @@ from onceward import calls
 from onceward.model import DeadLetterGroup, DeadLetterInfo, JobFilter
 from onceward.web import bulk
 from onceward.web.api.callers import Operator, Reader
-from onceward.web.api.fields import Flag, LaneName, Limit, Name, Note, Sent, Tenant, Text, When, Whole, answer_of
+from onceward.web.api.fields import (
+    Flag,
+    LaneName,
+    Limit,
+    Name,
+    Note,
+    Sent,
+    Tenant,
+    Text,
+    When,
+    Whole,
+    answer_of,
+)
 from onceward.web.context import web_of
 
 router = APIRouter()
-Group = answer_of(DeadLetterGroup, "DeadLetterGroup", "Dead letters of one fingerprint; id, type and message are those of the latest.")
+Group = answer_of(
+    DeadLetterGroup,
+    "DeadLetterGroup",
+    "Dead letters of one fingerprint; id, type and message are those of the latest.",
+)
 Letter = answer_of(DeadLetterInfo, "DeadLetter", "A dead letter without its payload.", without=("payload",))
 
 
@@ -38,7 +54,9 @@ class Letters(BaseModel):
 class Chosen(Sent):
     """Which dead letters: those that match everything that is given.  All of them has to be said."""
 
-    model_config = ConfigDict(json_schema_extra={"examples": [{"task": "send_receipt", "fingerprint": "a1b2c3"}]})
+    model_config = ConfigDict(
+        json_schema_extra={"examples": [{"task": "send_receipt", "fingerprint": "a1b2c3"}]}
+    )
     lane: LaneName | None = None
     task: Name | None = None
     tenant: Tenant | None = None
@@ -62,7 +80,9 @@ class Chosen(Sent):
                 "invalid-request",
                 "Nothing says which dead letters are meant.",
                 hint="Name a task, a fingerprint or another filter, or say everything: true.",
-                errors=[Wrong("everything", "body", "must be true when there is no filter", "Name a filter.")],
+                errors=[
+                    Wrong("everything", "body", "must be true when there is no filter", "Name a filter.")
+                ],
             )
         return JobFilter(**given, limit=self.most)
 

@@ -68,10 +68,17 @@ async def list_deliveries(
 
 
 @router.post(
-    "/deliveries/{id}/decide", summary="Decide about a delivery", response_model=Decided, responses={200: {"headers": REPLAYED}}
+    "/deliveries/{id}/decide",
+    summary="Decide about a delivery",
+    response_model=Decided,
+    responses={200: {"headers": REPLAYED}},
 )
 async def decide_delivery(
-    request: Request, caller: Operator, id: UUID, body: Deciding, idempotency_key: IdempotencyKey = None  # noqa: A002
+    request: Request,
+    caller: Operator,
+    id: UUID,
+    body: Deciding,
+    idempotency_key: IdempotencyKey = None,  # noqa: A002
 ) -> Response:
     """One that is uncertain or abandoned. The note and the name of the token are kept with it."""
 

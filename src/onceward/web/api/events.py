@@ -41,7 +41,9 @@ class Emitted(BaseModel):
     created: bool = Field(description="False: there was one of that name already, and it stays.")
 
 
-@router.post("/events", summary="Emit an event", response_model=Emitted, responses={200: {"headers": REPLAYED}})
+@router.post(
+    "/events", summary="Emit an event", response_model=Emitted, responses={200: {"headers": REPLAYED}}
+)
 async def emit_event(
     request: Request, caller: Producer, body: NewEvent, idempotency_key: IdempotencyKey = None
 ) -> Response:

@@ -82,9 +82,7 @@ Tenant = Annotated[
         description="Whose it is. A token that is bound to a tenant need not say.",
     ),
 ]
-Payload = Annotated[
-    dict[str, Any], Field(description="An object of named values.", examples=[{"order": 1}])
-]
+Payload = Annotated[dict[str, Any], Field(description="An object of named values.", examples=[{"order": 1}])]
 State = Literal[STATES]  # type: ignore[valid-type] # the engine's own list
 
 NameInPath = Annotated[str, Path(pattern=_NAME, examples=["nightly-report"])]

@@ -92,7 +92,9 @@ class _Options(Sent):
     run_at: When | None = Field(None, description="Not before this time.")
     delay: Duration | None = Field(None, description="Not before so many seconds from now.")
     expires_at: When | None = Field(None, description="Not started after this time.")
-    expires_in: Duration | None = Field(None, description="Not started later than so many seconds after its time.")
+    expires_in: Duration | None = Field(
+        None, description="Not started later than so many seconds after its time."
+    )
     timeout: Annotated[Duration, Field(gt=0, le=2_592_000)] | None = None
     concurrency_key: Text | None = None
     concurrency_limit: Annotated[Whole, Field(ge=1, le=10_000)] | None = None
@@ -121,7 +123,9 @@ class _Options(Sent):
         window = self.key_window
         given["key_window"] = timedelta(seconds=window) if isinstance(window, float | int) else window
         given["retry"] = self.retry.made() if self.retry else None
-        given["limits"] = [use(u.limit, tokens=u.tokens, key=u.key) for u in self.limits] if self.limits else None
+        given["limits"] = (
+            [use(u.limit, tokens=u.tokens, key=u.key) for u in self.limits] if self.limits else None
+        )
         made: EnqueueOptions = {name: value for name, value in given.items() if value is not None}  # type: ignore[assignment] # names of EnqueueOptions
         return made
 
@@ -147,7 +151,9 @@ class ManyJobs(_Options):
 
     model_config = ConfigDict(
         json_schema_extra={
-            "examples": [{"task": "send_receipt", "payloads": [{"order": 1}, {"order": 2}], "keys": ["r-1", "r-2"]}]
+            "examples": [
+                {"task": "send_receipt", "payloads": [{"order": 1}, {"order": 2}], "keys": ["r-1", "r-2"]}
+            ]
         }
     )
     task: Name
@@ -434,7 +440,14 @@ async def _wait(request: Request, caller: Caller, job_id: UUID, timeout: float) 
         # A server that is told to stop does not make everybody wait for the slowest job.
         if state in _ENDED or left <= 0 or web.live.ending or await request.is_disconnected():
             ended = state in _ENDED
-            return {"id": job_id, "ended": ended, "state": state, "result": result, "error": error, "note": note}
+            return {
+                "id": job_id,
+                "ended": ended,
+                "state": state,
+                "result": result,
+                "error": error,
+                "note": note,
+            }
         await asyncio.sleep(min(pause, left))
         pause = min(pause * 1.5, LATER_LOOK)
 
@@ -443,10 +456,17 @@ async def _wait(request: Request, caller: Caller, job_id: UUID, timeout: float) 
 
 
 @router.post(
-    "/jobs/{id}/cancel", summary="Cancel a job", response_model=Cancelled, responses={200: {"headers": REPLAYED}}
+    "/jobs/{id}/cancel",
+    summary="Cancel a job",
+    response_model=Cancelled,
+    responses={200: {"headers": REPLAYED}},
 )
 async def cancel_job(
-    request: Request, caller: Operator, id: UUID, body: Annotated[Cancelling, Body(default_factory=Cancelling)], idempotency_key: IdempotencyKey = None  # noqa: A002
+    request: Request,
+    caller: Operator,
+    id: UUID,
+    body: Annotated[Cancelling, Body(default_factory=Cancelling)],
+    idempotency_key: IdempotencyKey = None,  # noqa: A002
 ) -> Response:
     """A job that waits is cancelled; the worker of one that runs is asked to stop."""
 
@@ -457,10 +477,17 @@ async def cancel_job(
 
 
 @router.post(
-    "/jobs/{id}/requeue", summary="Run a job again", response_model=NewState, responses={200: {"headers": REPLAYED}}
+    "/jobs/{id}/requeue",
+    summary="Run a job again",
+    response_model=NewState,
+    responses={200: {"headers": REPLAYED}},
 )
 async def requeue_job(
-    request: Request, caller: Operator, id: UUID, body: Annotated[Requeueing, Body(default_factory=Requeueing)], idempotency_key: IdempotencyKey = None  # noqa: A002
+    request: Request,
+    caller: Operator,
+    id: UUID,
+    body: Annotated[Requeueing, Body(default_factory=Requeueing)],
+    idempotency_key: IdempotencyKey = None,  # noqa: A002
 ) -> Response:
     """A dead letter, or a job that was cancelled or resolved. The payload before an edit is kept."""
     payload = None if body.payload is None else jsonsafe.dumps(body.payload)
@@ -472,10 +499,17 @@ async def requeue_job(
 
 
 @router.post(
-    "/jobs/{id}/resolve", summary="Settle a dead letter", response_model=NewState, responses={200: {"headers": REPLAYED}}
+    "/jobs/{id}/resolve",
+    summary="Settle a dead letter",
+    response_model=NewState,
+    responses={200: {"headers": REPLAYED}},
 )
 async def resolve_job(
-    request: Request, caller: Operator, id: UUID, body: Resolving, idempotency_key: IdempotencyKey = None  # noqa: A002
+    request: Request,
+    caller: Operator,
+    id: UUID,
+    body: Resolving,
+    idempotency_key: IdempotencyKey = None,  # noqa: A002
 ) -> Response:
     """Somebody has dealt with it otherwise. The check of its task has to pass, unless it is overridden."""
 
@@ -487,10 +521,16 @@ async def resolve_job(
 
 
 @router.post(
-    "/jobs/{id}/run-now", summary="Do not wait for its time", response_model=NewState, responses={200: {"headers": REPLAYED}}
+    "/jobs/{id}/run-now",
+    summary="Do not wait for its time",
+    response_model=NewState,
+    responses={200: {"headers": REPLAYED}},
 )
 async def run_job_now(
-    request: Request, caller: Operator, id: UUID, idempotency_key: IdempotencyKey = None  # noqa: A002
+    request: Request,
+    caller: Operator,
+    id: UUID,
+    idempotency_key: IdempotencyKey = None,  # noqa: A002
 ) -> Response:
     """A scheduled job, a retry among them, becomes ready."""
 

@@ -37,7 +37,12 @@ async def list_lanes(request: Request, caller: Reader) -> Any:
 
 
 @router.post("/lanes/{lane}/pause", summary="Pause a lane", response_model=Changed)
-async def pause_lane(request: Request, caller: Operator, lane: LaneInPath, body: Annotated[Pausing, Body(default_factory=Pausing)]) -> Any:
+async def pause_lane(
+    request: Request,
+    caller: Operator,
+    lane: LaneInPath,
+    body: Annotated[Pausing, Body(default_factory=Pausing)],
+) -> Any:
     """Nothing of it is started until it is resumed; what runs goes on. For tokens without a tenant."""
     caller.check_shared("Lanes")
     call = calls.pause_lane(lane, body.reason)
@@ -48,4 +53,6 @@ async def pause_lane(request: Request, caller: Operator, lane: LaneInPath, body:
 async def resume_lane(request: Request, caller: Operator, lane: LaneInPath) -> Any:
     """For tokens without a tenant."""
     caller.check_shared("Lanes")
-    return {"changed": await web_of(request).database.run(caller.operating, calls.resume_lane(lane), writes=True)}
+    return {
+        "changed": await web_of(request).database.run(caller.operating, calls.resume_lane(lane), writes=True)
+    }

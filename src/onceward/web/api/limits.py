@@ -14,7 +14,18 @@ from starlette.responses import Response
 from onceward import calls
 from onceward import model_limits as model
 from onceward.web.api.callers import Operator, Producer, Reader
-from onceward.web.api.fields import Changed, Duration, Flag, Name, NameInPath, Reason, Seconds, Sent, Whole, answer_of
+from onceward.web.api.fields import (
+    Changed,
+    Duration,
+    Flag,
+    Name,
+    NameInPath,
+    Reason,
+    Seconds,
+    Sent,
+    Whole,
+    answer_of,
+)
 from onceward.web.api.once import REPLAYED, Done, IdempotencyKey, perform
 from onceward.web.context import web_of
 from onceward.web.database import Acting
@@ -23,7 +34,12 @@ router = APIRouter()
 LimitRow = answer_of(model.LimitInfo, "Limit", "A limit and what is left of it, for one key.")
 Key = Annotated[
     str,
-    Field(strict=True, max_length=200, pattern=r"^[^\x00-\x1f\x7f-\x9f]*$", description="Of a limit per key; else empty."),
+    Field(
+        strict=True,
+        max_length=200,
+        pattern=r"^[^\x00-\x1f\x7f-\x9f]*$",
+        description="Of a limit per key; else empty.",
+    ),
 ]
 Count = Annotated[Whole, Field(ge=1, le=1_000_000_000)]
 Weight = Annotated[Whole, Field(ge=0, le=10**12)]
@@ -68,7 +84,9 @@ class NewLimit(Sent):
 class LimitPause(Sent):
     """For how long, and why."""
 
-    model_config = ConfigDict(json_schema_extra={"examples": [{"seconds": 30, "reason": "the provider asks to wait"}]})
+    model_config = ConfigDict(
+        json_schema_extra={"examples": [{"seconds": 30, "reason": "the provider asks to wait"}]}
+    )
     seconds: Annotated[Duration, Field(gt=0, le=86_400)]
     key: Key = ""
     reason: Reason | None = None
@@ -153,7 +171,9 @@ async def pause_limit(request: Request, caller: Operator, name: NameInPath, body
 
 
 @router.post("/limits/{name:path}/resume", summary="Resume a limit", response_model=Changed)
-async def resume_limit(request: Request, caller: Operator, name: NameInPath, body: Annotated[OfKey, Body(default_factory=OfKey)]) -> Any:
+async def resume_limit(
+    request: Request, caller: Operator, name: NameInPath, body: Annotated[OfKey, Body(default_factory=OfKey)]
+) -> Any:
     """For tokens without a tenant."""
     caller.check_shared("Limits")
     call = calls.resume_limit(name, body.key)
@@ -161,10 +181,17 @@ async def resume_limit(request: Request, caller: Operator, name: NameInPath, bod
 
 
 @router.post(
-    "/limits/{name:path}/acquire", summary="Take of a limit", response_model=Acquired, responses={200: {"headers": REPLAYED}}
+    "/limits/{name:path}/acquire",
+    summary="Take of a limit",
+    response_model=Acquired,
+    responses={200: {"headers": REPLAYED}},
 )
 async def acquire(
-    request: Request, caller: Producer, name: NameInPath, body: Acquiring, idempotency_key: IdempotencyKey = None
+    request: Request,
+    caller: Producer,
+    name: NameInPath,
+    body: Acquiring,
+    idempotency_key: IdempotencyKey = None,
 ) -> Response:
     """For programs that are no job. Without room: no hold, and how long to wait."""
 

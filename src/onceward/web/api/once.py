@@ -100,9 +100,7 @@ async def _once(
     run_key = f"http:{request.method} {request.scope['route'].path}:{key}"
     asked = _fingerprint(request)
     await db.run(browsing.wait_for_locks(PATIENCE))
-    begun = await db.run(
-        runs.begin_run(run_key, "onceward web", lease=_LEASE, tenant=tenant, token=uuid4())
-    )
+    begun = await db.run(runs.begin_run(run_key, "onceward web", lease=_LEASE, tenant=tenant, token=uuid4()))
     # Only the wait for the key is short.
     await db.run(browsing.wait_for_locks(None))
     if begun.acquired:

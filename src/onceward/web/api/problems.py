@@ -68,7 +68,7 @@ class Field:
     hint: str
 
 
-class Refused(Exception):  # noqa: N818 # says what happened
+class Refused(Exception):  # says what happened
     """A request that the API itself refuses."""
 
     def __init__(
@@ -143,7 +143,9 @@ RESPONSES: dict[int | str, dict[str, Any]] = {
     404: _described("It does not exist, or the token may not see it."),
     405: _described("The address does not take this method."),
     408: _described("The request did not arrive in time."),
-    409: _described("It is not possible now, or the first request with this Idempotency-Key is still running."),
+    409: _described(
+        "It is not possible now, or the first request with this Idempotency-Key is still running."
+    ),
     413: _described("The request is too large."),
     422: _described("A field is wrong, or the Idempotency-Key was used for another request."),
     429: _described("Too many requests, or too much work waits.", retry=True),
@@ -274,10 +276,14 @@ def _methods(request: Request) -> list[str]:
 
 async def unstorable(request: Request, error: Exception) -> Response:
     """A value that PostgreSQL has no room for, and that no check of ours has named."""
-    log.warning("api_unstorable", request_id=request.state.request_id, sqlstate=getattr(error, "sqlstate", None))
+    log.warning(
+        "api_unstorable", request_id=request.state.request_id, sqlstate=getattr(error, "sqlstate", None)
+    )
     return answer(
         request,
-        Refused(422, "unstorable", "A value is out of the range that can be stored.", hint="Nothing was written."),
+        Refused(
+            422, "unstorable", "A value is out of the range that can be stored.", hint="Nothing was written."
+        ),
     )
 
 

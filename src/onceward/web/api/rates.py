@@ -12,9 +12,7 @@ MOST = 10_000
 class Rates:
     """`rate` requests a second; after a pause, `burst` at once."""
 
-    def __init__(
-        self, rate: float, burst: float, *, clock: Callable[[], float] = time.monotonic
-    ) -> None:
+    def __init__(self, rate: float, burst: float, *, clock: Callable[[], float] = time.monotonic) -> None:
         self._rate, self._burst, self._clock = rate, burst, clock
         # What is left, and when that was so.
         self._left: dict[Hashable, tuple[float, float]] = {}

@@ -34,7 +34,9 @@ from onceward.web.database import Acting
 
 router = APIRouter()
 Schedule = answer_of(ScheduleInfo, "Schedule", "A schedule.")
-Tick = answer_of(NextTick, "NextTick", "A moment at which a spec fires; the slot is the local time, which names it.")
+Tick = answer_of(
+    NextTick, "NextTick", "A moment at which a spec fires; the slot is the local time, which names it."
+)
 Zone = Annotated[str, Field(strict=True, pattern=r"^[A-Za-z0-9_+/-]{1,64}$", examples=["Europe/Berlin"])]
 Spec = Annotated[
     str,
@@ -60,7 +62,9 @@ class NewSchedule(Sent):
 
     model_config = ConfigDict(
         json_schema_extra={
-            "examples": [{"task": "send_report", "spec": "0 7 * * mon-fri", "zone": "Europe/Berlin", "payload": {}}]
+            "examples": [
+                {"task": "send_report", "spec": "0 7 * * mon-fri", "zone": "Europe/Berlin", "payload": {}}
+            ]
         }
     )
     task: Name
@@ -78,7 +82,8 @@ class NewSchedule(Sent):
     catch_up: Annotated[Whole, Field(ge=1, le=10_000)] = 1000
     grace: Annotated[Duration, Field(ge=1, le=86_400)] = 60
     overlap: Literal["skip", "queue", "allow"] = Field(
-        "skip", description="While a job of it has not ended: no other, one after the other, or beside each other."
+        "skip",
+        description="While a job of it has not ended: no other, one after the other, or beside each other.",
     )
     jitter: Annotated[Duration, Field(le=86_400)] = 0
     tenant: Tenant | None = None
@@ -168,24 +173,41 @@ async def drop_schedule(
 
 
 @router.post("/schedules/{name:path}/pause", summary="Pause a schedule", response_model=Changed)
-async def pause_schedule(request: Request, caller: Operator, name: NameInPath, body: Annotated[SchedulePause, Body(default_factory=SchedulePause)]) -> Any:
+async def pause_schedule(
+    request: Request,
+    caller: Operator,
+    name: NameInPath,
+    body: Annotated[SchedulePause, Body(default_factory=SchedulePause)],
+) -> Any:
     """It does not fire until it is resumed."""
     call = calls.pause_schedule(name, body.reason, tenant=caller.tenant_for(body.tenant))
     return {"changed": await web_of(request).database.run(caller.operating, call, writes=True)}
 
 
 @router.post("/schedules/{name:path}/resume", summary="Resume a schedule", response_model=Changed)
-async def resume_schedule(request: Request, caller: Operator, name: NameInPath, body: Annotated[OfTenant, Body(default_factory=OfTenant)]) -> Any:
+async def resume_schedule(
+    request: Request,
+    caller: Operator,
+    name: NameInPath,
+    body: Annotated[OfTenant, Body(default_factory=OfTenant)],
+) -> Any:
     """Slots that it has missed are treated as its policy says."""
     call = calls.resume_schedule(name, tenant=caller.tenant_for(body.tenant))
     return {"changed": await web_of(request).database.run(caller.operating, call, writes=True)}
 
 
 @router.post(
-    "/schedules/{name:path}/run", summary="Run a schedule now", response_model=Fired, responses={200: {"headers": REPLAYED}}
+    "/schedules/{name:path}/run",
+    summary="Run a schedule now",
+    response_model=Fired,
+    responses={200: {"headers": REPLAYED}},
 )
 async def run_schedule(
-    request: Request, caller: Operator, name: NameInPath, body: Annotated[OfTenant, Body(default_factory=OfTenant)], idempotency_key: IdempotencyKey = None
+    request: Request,
+    caller: Operator,
+    name: NameInPath,
+    body: Annotated[OfTenant, Body(default_factory=OfTenant)],
+    idempotency_key: IdempotencyKey = None,
 ) -> Response:
     """Beside its ticks, which stay as they are."""
     tenant = caller.tenant_for(body.tenant)
@@ -194,5 +216,3 @@ async def run_schedule(
         return Done({"job_id": await db.run(calls.run_schedule_now(name, tenant=tenant))})
 
     return await perform(request, caller.operating, act, answers=Fired, key=idempotency_key, tenant=tenant)
-
-
