@@ -51,6 +51,9 @@ class Batch(BaseModel):
     expiry_date: date
     kg_produced: Decimal
     proof_url: str
+    # Set when somebody worked on the batch before.
+    qr_image_url: str | None = None
+    label_pdf_url: str | None = None
     product: Product
     formulation: Formulation
     brand: Brand

@@ -79,7 +79,7 @@ class Pipeline:
         batch = await job.transaction("batch_read", store.get_batch, batch_id)
         qr_url = await self._qr(batch, job)
         label_url = await self._label(batch, job)
-        pause = await self._email(batch, job)
+        pause = await self._email(batch, label_url, job)
         return pause or Proof(qr_image_url=qr_url, label_pdf_url=label_url)
 
     async def _qr(self, batch: Batch, job: Job) -> str:
@@ -93,8 +93,8 @@ class Pipeline:
         await outside.QR.named(
             job.step("qr_generated", picture.digest, **outside.QR.options), "drawing the QR code"
         )
-        await self._upload(job, "qr_uploaded", batch.qr_path, picture, "image/png")
-        address = self._storage.address(batch.qr_path)
+        address = await self._upload(job, "qr_uploaded", batch.qr_path, picture) or batch.qr_image_url
+        address = address or self._storage.address(batch.qr_path)
         await job.transaction("qr_recorded", store.set_qr_assets, batch, address, job.epoch)
         return address
 
@@ -103,22 +103,30 @@ class Pipeline:
         await outside.PDF.named(
             job.step("label_generated", picture.digest, **outside.PDF.options), "rendering the label"
         )
-        await self._upload(job, "label_uploaded", batch.label_path, picture, "application/pdf")
-        address = self._storage.address(batch.label_path)
+        address = await self._upload(job, "label_uploaded", batch.label_path, picture) or batch.label_pdf_url
+        address = address or self._storage.address(batch.label_path)
         await job.transaction("label_recorded", store.set_label_asset, batch, address, job.epoch)
         return address
 
-    async def _upload(self, job: Job, step: str, path: str, picture: Picture, kind: str) -> None:
+    async def _upload(self, job: Job, step: str, path: str, picture: Picture) -> str | None:
+        """The address: ours, or that of a program which has put the file elsewhere.  None when it did not say where."""
+        kind = "image/png" if path.endswith(".png") else "application/pdf"
+
         async def write() -> str:
             return await outside.upload(self._storage, path, await picture.bytes(), kind)
 
-        await outside.STORAGE.named(job.step(step, write, **outside.STORAGE.options), f"writing {path}")
+        stored: str = await outside.STORAGE.named(
+            job.step(step, write, **outside.STORAGE.options), f"writing {path}"
+        )
+        return stored if "://" in stored else None
 
     # ------------------------------------------------------------ the email
 
-    async def _email(self, batch: Batch, job: Job) -> Snooze | None:
+    async def _email(self, batch: Batch, label_url: str, job: Job) -> Snooze | None:
         """The ledger sends it; this waits for it without holding a slot.  A pause, when it is on its way once more."""
-        delivery: UUID | None = await job.transaction("email_entered", self._enter_email, batch, job.id)
+        delivery: UUID | None = await job.transaction(
+            "email_entered", self._enter_email, batch, label_url, job.id
+        )
         if delivery is not None:
             outcomes: list[JobOutcome] = await job.join("email_settled", [delivery], on_failure="ignore")
             if outcomes[0].state not in ENDED:
@@ -132,12 +140,13 @@ class Pipeline:
         await job.step("email_sent", sent)
         return None
 
-    async def _enter_email(self, connection: store.Connection, batch: Batch, job_id: UUID) -> UUID | None:
+    async def _enter_email(
+        self, connection: store.Connection, batch: Batch, label_url: str, job_id: UUID
+    ) -> UUID | None:
         if await store.email_was_reported(connection, job_id):
             return None
         lasts = self._settings.link_lasts
-        link = self._storage.link(batch.label_path, now=datetime.now(UTC), lasts=lasts)
-        letter = domain.label_letter(batch, link, lasts.days)
+        letter = domain.label_letter(batch, self._link(label_url, lasts), lasts.days)
         delivery = await self._app.async_client().deliveries.email(
             connection=connection,
             # One per batch, for ever.
@@ -150,6 +159,14 @@ class Pipeline:
             waits=[timedelta(seconds=wait) for wait in outside.EMAIL_WAITS],
         )
         return delivery.id
+
+    def _link(self, label_url: str, lasts: timedelta) -> str:
+        """Signed; what a program has put elsewhere, only its owner can sign."""
+        try:
+            path = self._storage.path_of(label_url)
+        except ValueError:
+            return label_url
+        return self._storage.link(path, now=datetime.now(UTC), lasts=lasts)
 
     async def _email_failed(self, batch: Batch, job: Job) -> None:
         """Tier 2: the ledger has used up its tries.  It gets new ones, as long as this job has attempts left."""

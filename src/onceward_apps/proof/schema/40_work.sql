@@ -231,7 +231,7 @@ begin
     return raw_ops.fn_refusal('Steps not done: ' || array_to_string(v_missing, ', '),
                               jsonb_build_object('missing_steps', to_jsonb(v_missing), 'batch_code', v_code));
   end if;
-  perform onceward.finish_step(p_job_id, v_epoch, 'email_sent', '{"reported_by": "finalize"}');
+  perform onceward.finish_step(p_job_id, v_epoch, 'email_sent', to_jsonb('reported by finalize'::text));
   perform onceward.complete(p_job_id, v_epoch, jsonb_build_object('qr_image_url', p_qr_image_url,
     'label_pdf_url', p_label_pdf_url, 'processing_duration_ms', greatest(p_processing_duration_ms, 0)));
   update raw_ops.batches as b
@@ -260,7 +260,7 @@ begin
   if not coalesce(raw_ops.fn_holds(p_job_id, v_epoch), false) then
     return raw_ops.fn_refusal('Job not found or not in claimed state');
   end if;
-  perform onceward.finish_step(p_job_id, v_epoch, p_step, '{"reported_by": "program"}');
+  perform onceward.finish_step(p_job_id, v_epoch, p_step, to_jsonb('reported by a program'::text));
   return jsonb_build_object('success', true);
 end;
 $$;
@@ -294,7 +294,7 @@ begin
        and s.key in ('qr_generated', 'qr_uploaded', 'label_generated', 'label_uploaded', 'email_sent')
      order by s.key
   loop
-    perform onceward.finish_step(p_job_id, v_epoch, v_step, '{"reported_by": "program"}');
+    perform onceward.finish_step(p_job_id, v_epoch, v_step, to_jsonb('reported by a program'::text));
   end loop;
   select f.state into v_state
     from onceward.fail(p_job_id, v_epoch, 'ProofJobFailed', coalesce(p_error, 'no reason given'), v_category) as f;
