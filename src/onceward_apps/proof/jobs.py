@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 from datetime import timedelta
 from typing import Any
 from uuid import UUID
 
 from onceward import Job, Onceward, Retry, Snooze
 from onceward.deliveries import Deliveries, Provider, Slack
+from onceward.errors import KeyConflict
 from onceward_apps.proof import outside, store
 from onceward_apps.proof.pipeline import Pipeline, Proof, send_alert
 from onceward_apps.proof.settings import Settings
@@ -78,17 +80,13 @@ async def run_monitor(
         hour = await store.call(
             connection, "select to_char(onceward.now() at time zone 'UTC', 'YYYY-MM-DD\"T\"HH24')"
         )
-        # What was alerted an hour ago reads differently by now; the key holds only what it is.
-        key = f"proof:{check}:{alert['title']}:{hour}"
-        if not await _is_entered(connection, key):
-            await send_alert(app, settings, connection, alert, key=key)
+        # The same trouble in other figures conflicts with what was told before, and is not told again.
+        with contextlib.suppress(KeyConflict):
+            async with connection.transaction():
+                await send_alert(
+                    app, settings, connection, alert, key=f"proof:{check}:{alert['title']}:{hour}"
+                )
     return answer
-
-
-async def _is_entered(connection: store.Connection, key: str) -> bool:
-    return bool(
-        await store.call(connection, "select exists (select from onceward.deliveries as d where d.key = %s)", key)
-    )
 
 
 async def _sweep(connection: store.Connection) -> int:

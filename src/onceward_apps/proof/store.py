@@ -54,9 +54,7 @@ async def set_label_asset(connection: Connection, batch: Batch, url: str, epoch:
 
 async def email_was_reported(connection: Connection, job_id: UUID) -> bool:
     """A program that worked on the job before may have sent the email itself."""
-    return bool(
-        await call(connection, "select p.email_sent from raw_ops.proof_jobs as p where p.id = %s", job_id)
-    )
+    return bool(await call(connection, "select raw_ops.fn_email_is_reported_v1(%s)", job_id))
 
 
 async def email_state(connection: Connection, batch_id: UUID, *, again: bool) -> dict[str, Any]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import threading
 from datetime import date
+from decimal import Decimal
 
 import pytest
 
@@ -12,7 +13,7 @@ from tests.apps.proof.conftest import DAY
 
 
 def test_a_batch_is_created_with_everything_that_the_contract_names(sql):
-    answer = sql.create(DAY, 512.5)
+    answer = sql.create(DAY, Decimal("512.5"))
 
     batch = sql.batch(answer)
     assert answer == {

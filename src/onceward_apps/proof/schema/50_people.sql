@@ -161,6 +161,16 @@ as $$
    where l.batch_id = p_batch_id
 $$;
 
+-- Asked in the transaction that enters the email: a program that worked on the job before may have sent it.
+create or replace function raw_ops.fn_email_is_reported_v1(p_job_id uuid)
+  returns boolean
+  language sql stable security definer
+  set search_path = pg_catalog, pg_temp
+as $$
+  select exists (select from onceward.steps as s where s.job_id = p_job_id and s.name = 'email_sent' and s.state = 'done')
+$$;
+comment on function raw_ops.fn_email_is_reported_v1(uuid) is 'Whether the step email_sent of a job is done.';
+
 -- What became of the email.  One that was given up, and could pass later, is put in line again, when p_again.
 create or replace function raw_ops.fn_copacker_email_v1(p_batch_id uuid, p_again boolean default false)
   returns jsonb
