@@ -81,7 +81,9 @@ class Storage:
     def link(self, path: str, *, now: datetime, lasts: timedelta) -> str:
         """An address that opens a private file until it expires."""
         expires = int((now + lasts).timestamp())
-        return f"{self.address(path)}?expires={expires}&signature={self._sign(self.secrets[0], path, expires)}"
+        return (
+            f"{self.address(path)}?expires={expires}&signature={self._sign(self.secrets[0], path, expires)}"
+        )
 
     def opens(self, path: str, *, expires: str, signature: str, now: datetime | None = None) -> bool:
         """Whether these two, taken from a link, open the file at this moment."""

@@ -27,7 +27,9 @@ Fonts = Annotated[
 
 @cli.command()
 def install(
-    with_sample: Annotated[bool, typer.Option("--sample/--no-sample", help="Also a product to try it with.")] = False,  # noqa: FBT002 - an option
+    with_sample: Annotated[
+        bool, typer.Option("--sample/--no-sample", help="Also a product to try it with.")
+    ] = False,
 ) -> None:
     """Install the engine and the schema raw_ops, or bring them up to date."""
     dsn = resolve_dsn()
@@ -73,8 +75,12 @@ def label(batch_id: UUID, out: Output, fonts: Fonts = None) -> None:
 @cli.command()
 def card(
     out: Output,
-    url: Annotated[str, typer.Option(help="What the QR code opens.")] = "https://portal.protocolraw.co.uk?view=transition",
-    bleed: Annotated[bool, typer.Option("--bleed/--no-bleed", help="3 mm more on every side, for trimming.")] = False,  # noqa: FBT002 - an option
+    url: Annotated[
+        str, typer.Option(help="What the QR code opens.")
+    ] = "https://portal.protocolraw.co.uk?view=transition",
+    bleed: Annotated[
+        bool, typer.Option("--bleed/--no-bleed", help="3 mm more on every side, for trimming.")
+    ] = False,
     fonts: Fonts = None,
 ) -> None:
     """Draw the insert card, A7, front and back."""
@@ -89,7 +95,9 @@ def link(batch_code: str) -> None:
     from onceward_apps.proof.settings import Settings
 
     storage = Settings.from_environ().storage
-    typer.echo(storage.link(f"batch-labels/{batch_code}.pdf", now=datetime.now(UTC), lasts=timedelta(minutes=15)))
+    typer.echo(
+        storage.link(f"batch-labels/{batch_code}.pdf", now=datetime.now(UTC), lasts=timedelta(minutes=15))
+    )
 
 
 def _ask(statement: str, *params: object) -> Any:

@@ -173,7 +173,20 @@ def alert_text(alert: Mapping[str, Any]) -> str:
 
 def day(moment: date) -> str:
     """20 March 2026, whatever the machine's locale."""
-    months = "January February March April May June July August September October November December".split()
+    months = [
+        "January",
+        "February",
+        "March",
+        "April",
+        "May",
+        "June",
+        "July",
+        "August",
+        "September",
+        "October",
+        "November",
+        "December",
+    ]
     return f"{moment.day} {months[moment.month - 1]} {moment.year}"
 
 

@@ -34,7 +34,9 @@ def label_html(batch: Batch) -> str:
     return page.substitute(texts, qr_svg=qr.svg(batch.proof_url))
 
 
-def card_pdf(transition_url: str, *, bleed: bool = False, brand: Brand | None = None, fonts: Sequence[Path] = ()) -> bytes:
+def card_pdf(
+    transition_url: str, *, bleed: bool = False, brand: Brand | None = None, fonts: Sequence[Path] = ()
+) -> bytes:
     """The insert card, A7, front and back; with bleed for a printer who trims."""
     brand = brand or Brand()
     data = {

@@ -110,6 +110,8 @@ async def _retain(job: Job, settings: Settings) -> dict[str, int]:
     removed: dict[str, int] = await job.transaction("jobs", jobs)
     labels: list[tuple[UUID, str]] = await job.transaction("expired", expired)
     for batch, code in labels:
-        await job.step(f"delete {code}", settings.storage.delete, f"batch-labels/{code}.pdf", tries=3, waits=(1, 3))
+        await job.step(
+            f"delete {code}", settings.storage.delete, f"batch-labels/{code}.pdf", tries=3, waits=(1, 3)
+        )
         await job.transaction(f"forget {code}", forget, batch)
     return {**removed, "label_pdfs": len(labels)}

@@ -68,7 +68,9 @@ class Pipeline:
         except LeaseLost:
             raise
         except psycopg.Error as error:
-            trouble = outside.DatabaseTrouble(f"{type(error).__name__}: {error.diag.message_primary or error}")
+            trouble = outside.DatabaseTrouble(
+                f"{type(error).__name__}: {error.diag.message_primary or error}"
+            )
             await self._tell_if_last(batch_id, job, trouble)
             raise trouble from error
         except Exception as error:
@@ -171,9 +173,7 @@ class Pipeline:
     async def _email_failed(self, batch: Batch, job: Job) -> None:
         """Tier 2: the ledger has used up its tries.  It gets new ones, as long as this job has attempts left."""
         async with await self._connect() as connection:
-            found = await store.email_state(
-                connection, batch.batch_id, again=job.attempt < job.max_attempts
-            )
+            found = await store.email_state(connection, batch.batch_id, again=job.attempt < job.max_attempts)
         state, why = found["state"], found["message"] or "no reason given"
         if state == "sent":
             return
@@ -201,7 +201,11 @@ class Pipeline:
                     code, attempts=job.attempt, error=str(error), category=outside.category(error)
                 )
                 await send_alert(
-                    self._app, self._settings, connection, alert, key=f"proof:dead-letter:{job.id}:{job.epoch}"
+                    self._app,
+                    self._settings,
+                    connection,
+                    alert,
+                    key=f"proof:dead-letter:{job.id}:{job.epoch}",
                 )
         except Exception as trouble:
             # The failure itself is what counts; the monitor tells of it, too.

@@ -95,7 +95,9 @@ class Routes:
             return Answer(401, {"error": "Unauthorized"})
         check = body.get("check") if isinstance(body, Mapping) else None
         if check not in jobs.MONITORS:
-            return Answer(404, {"success": False, "error": f"unknown check; known: {', '.join(jobs.MONITORS)}"})
+            return Answer(
+                404, {"success": False, "error": f"unknown check; known: {', '.join(jobs.MONITORS)}"}
+            )
         async with await self._connect() as connection, connection.transaction():
             answer = await jobs.run_monitor(self._app, self._settings, connection, check)
         return Answer(200 if answer["success"] else 500, answer)
@@ -120,7 +122,9 @@ class Routes:
     async def search(self, code: str) -> Answer:
         """/api/search: {found, status, public_batch_id}, of released batches only."""
         async with await self._connect() as connection:
-            return Answer(200, await store.call(connection, "select raw_ops.fn_search_batch_v1(%s)", code[:60]))
+            return Answer(
+                200, await store.call(connection, "select raw_ops.fn_search_batch_v1(%s)", code[:60])
+            )
 
     async def event(self, body: object, *, address: str, agent: str) -> Answer:
         """/api/event.  Who it was is hashed with the day and forgotten with it."""

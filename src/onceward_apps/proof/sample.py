@@ -10,8 +10,10 @@ PRODUCT = (
     "PROTOCOL RAW COMPLETE",
     "Complete raw food for adult dogs. Keep frozen at −18 °C. Feed thawed, never cooked.",
     500,
-    "Beef (42 %), chicken with ground bone (30 %), beef heart (10 %), beef liver (5 %), carrot (4 %), kale (3 %), "
-    "blueberry (2 %), flaxseed (1.5 %), salmon oil (1 %), sea kelp (0.5 %), egg (0.5 %), vitamin E, zinc, manganese, iodine.",
+    (
+        "Beef (42 %), chicken with ground bone (30 %), beef heart (10 %), beef liver (5 %), carrot (4 %), kale (3 %), "
+        "blueberry (2 %), flaxseed (1.5 %), salmon oil (1 %), sea kelp (0.5 %), egg (0.5 %), vitamin E, zinc, manganese, iodine."
+    ),
 )
 FORMULATION = (
     "v2.1", "Complete Adult", "Beef and chicken, balanced for adult dogs", "2024-01-01",

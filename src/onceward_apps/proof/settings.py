@@ -15,6 +15,8 @@ from onceward_apps.kit.storage import Storage
 
 RendererName = Literal["typst", "browserless"]
 BUCKET = "proof-assets"
+SENDER = "production@protocolraw.co.uk"
+BROWSERLESS = "https://production-sfo.browserless.io"
 PUBLIC = ("qr-codes/",)
 
 
@@ -24,9 +26,9 @@ class Settings:
 
     storage: Storage
     copacker_email: str
-    sender: str = "production@protocolraw.co.uk"
+    sender: str = SENDER
     renderer: RendererName = "typst"
-    browserless_url: str = "https://production-sfo.browserless.io"
+    browserless_url: str = BROWSERLESS
     browserless_key: str = field(default="", repr=False)
     fonts: tuple[Path, ...] = ()
     # How long the co-packer's link opens the label.
@@ -58,7 +60,9 @@ class Settings:
             raise InvalidArgument(f"PROOF_RENDERER must be typst or browserless, got {renderer!r:.40}")
         key = environ.get("BROWSERLESS_API_KEY", "")
         if renderer == "browserless" and not key:
-            raise InvalidArgument("BROWSERLESS_API_KEY is not set", hint="Set it, or use PROOF_RENDERER=typst.")
+            raise InvalidArgument(
+                "BROWSERLESS_API_KEY is not set", hint="Set it, or use PROOF_RENDERER=typst."
+            )
         hooks = {
             "ops-alerts": environ.get("SLACK_OPS_ALERTS_WEBHOOK"),
             "ops-urgent": environ.get("SLACK_OPS_URGENT_WEBHOOK"),
@@ -66,11 +70,13 @@ class Settings:
         return cls(
             storage=storage_from(environ),
             copacker_email=copacker,
-            sender=environ.get("PROOF_EMAIL_FROM", cls.__dataclass_fields__["sender"].default),
+            sender=environ.get("PROOF_EMAIL_FROM", SENDER),
             renderer=cast("RendererName", renderer),
-            browserless_url=environ.get("BROWSERLESS_URL", cls.__dataclass_fields__["browserless_url"].default),
+            browserless_url=environ.get("BROWSERLESS_URL", BROWSERLESS),
             browserless_key=key,
-            fonts=tuple(Path(folder) for folder in environ.get("PROOF_FONTS", "").split(os.pathsep) if folder),
+            fonts=tuple(
+                Path(folder) for folder in environ.get("PROOF_FONTS", "").split(os.pathsep) if folder
+            ),
             slack={channel: url for channel, url in hooks.items() if url},
             worker_secret=environ.get("PROOF_WORKER_SECRET", ""),
         )
@@ -82,7 +88,8 @@ def storage_from(environ: Mapping[str, str]) -> Storage:
     given = [part.strip() for part in environ.get("PROOF_LINK_SECRETS", "").split(",") if part.strip()]
     if any(len(secret) < 32 for secret in given):
         raise InvalidArgument(
-            "PROOF_LINK_SECRETS must each be at least 32 characters", hint="Make one with: openssl rand -hex 32"
+            "PROOF_LINK_SECRETS must each be at least 32 characters",
+            hint="Make one with: openssl rand -hex 32",
         )
     if not given and not url.startswith("file:"):
         raise InvalidArgument(
@@ -102,7 +109,7 @@ def _own_secret(home: Path) -> bytes:
     place = home / "proof-link-secret"
     home.mkdir(parents=True, exist_ok=True)
     try:
-        with open(place, "x", opener=lambda path, flags: os.open(path, flags, 0o600)) as file:  # noqa: PTH123 - Path.open has no opener
+        with open(place, "x", opener=lambda path, flags: os.open(path, flags, 0o600)) as file:
             file.write(random.token_hex(32))
     except FileExistsError:
         pass

@@ -65,7 +65,9 @@ def test_links_of_yesterdays_secret_open_as_long_as_it_is_listed(storage):
     assert not storage.opens(path, **query, now=NOW)
 
 
-@pytest.mark.parametrize("path", ["../a", "/etc/passwd", "a/../b", "a//b", "", ".hidden", "a/.b", "a\x00b", "a b", "a?b", "ä"])
+@pytest.mark.parametrize(
+    "path", ["../a", "/etc/passwd", "a/../b", "a//b", "", ".hidden", "a/.b", "a\x00b", "a b", "a?b", "ä"]
+)
 def test_no_path_leads_out_of_the_bucket(storage, path):
     with pytest.raises(ValueError, match="plain names"):
         asyncio.run(storage.get(path))

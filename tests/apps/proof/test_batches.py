@@ -114,8 +114,9 @@ def test_twenty_operators_at_once_get_codes_without_gaps_and_distinct_public_ids
     def operate():
         with sql.connect() as conn:
             start.wait(30)
-            for _ in range(each):
-                answers.append(sql.one("select raw_ops.fn_create_batch_v1(%s, 1)", DAY, conn=conn))
+            answers.extend(
+                sql.one("select raw_ops.fn_create_batch_v1(%s, 1)", DAY, conn=conn) for _ in range(each)
+            )
 
     threads = [threading.Thread(target=operate) for _ in range(callers)]
     for thread in threads:

@@ -24,7 +24,13 @@ TRANSITION = "https://portal.protocolraw.co.uk?view=transition"
 
 
 def make_batch(**given) -> Batch:
-    product = dict(zip(("sku", "name", "label_name", "description", "net_weight_g", "ingredients"), sample.PRODUCT, strict=True))
+    product = dict(
+        zip(
+            ("sku", "name", "label_name", "description", "net_weight_g", "ingredients"),
+            sample.PRODUCT,
+            strict=True,
+        )
+    )
     product |= {name: given.pop(name) for name in list(given) if name in product}
     return Batch(**{
         "batch_id": UUID(int=1), "batch_code": "PR-260320-001", "public_batch_id": "PR-W8YM7CX3", "status": "QA_HOLD",
@@ -95,7 +101,9 @@ def test_the_qr_code_is_25_millimetres_wide_and_stands_top_right():
     assert top < 40
 
 
-@pytest.mark.parametrize("pdf", [drawing.label_pdf(make_batch()), drawing.card_pdf(TRANSITION)], ids=["label", "card"])
+@pytest.mark.parametrize(
+    "pdf", [drawing.label_pdf(make_batch()), drawing.card_pdf(TRANSITION)], ids=["label", "card"]
+)
 def test_print_files_are_sound_with_embedded_fonts_and_drawn_codes(pdf):
     with pikepdf.open(io.BytesIO(pdf)) as document:
         assert document.check_pdf_syntax() == []
@@ -103,7 +111,9 @@ def test_print_files_are_sound_with_embedded_fonts_and_drawn_codes(pdf):
             resources = page.Resources
             # Nothing is painted: the code is a drawing, sharp on any printer.
             assert not [
-                name for name, thing in resources.get("/XObject", {}).items() if thing.get("/Subtype") == "/Image"
+                name
+                for name, thing in resources.get("/XObject", {}).items()
+                if thing.get("/Subtype") == "/Image"
             ]
             for font in resources.Font.values():
                 (descendant,) = font.DescendantFonts
@@ -169,9 +179,21 @@ def test_the_card_has_one_code_on_its_front(read):
 def test_the_card_says_what_the_contract_lists():
     card = drawing.card_pdf(TRANSITION)
     front, back = words(card, 0), words(card, 1)
-    for text in ("Your First 10 Days", "Day 1–2", "25%", "100%", "Scan for your personalised feeding plan", "Handle with care"):
+    for text in (
+        "Your First 10 Days",
+        "Day 1–2",
+        "25%",
+        "100%",
+        "Scan for your personalised feeding plan",
+        "Handle with care",
+    ):
         assert text in front
-    for text in ("Verified Safe, Batch by Batch", "Every pouch has a QR code", "Scan any pouch to verify", "independent lab"):
+    for text in (
+        "Verified Safe, Batch by Batch",
+        "Every pouch has a QR code",
+        "Scan any pouch to verify",
+        "independent lab",
+    ):
         assert text in back
     # Universal: no batch on it.
     assert "PR-" not in front + back

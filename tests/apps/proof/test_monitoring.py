@@ -59,8 +59,20 @@ def test_every_threshold_of_the_table_alerts__trap_p14(sql, trouble, channel, se
 
     alert = sql.one(CHECK)["alert_config"]
 
-    assert (alert["channel"], alert["severity"], alert["title"], alert["message"]) == (channel, severity, title, message)
-    assert [field["label"] for field in alert["fields"]] == ["Dead Letter", "Stuck", "Failed", "Partial", "Queue", "Avg Duration"]
+    assert (alert["channel"], alert["severity"], alert["title"], alert["message"]) == (
+        channel,
+        severity,
+        title,
+        message,
+    )
+    assert [field["label"] for field in alert["fields"]] == [
+        "Dead Letter",
+        "Stuck",
+        "Failed",
+        "Partial",
+        "Queue",
+        "Avg Duration",
+    ]
     assert sql.all("select status, alert_triggered from raw_ops.monitoring_runs order by created_at, alert_triggered") == [
         ("success", False),
         ("success", True),
@@ -117,7 +129,9 @@ def test_the_saved_questions_answer(sql):
     assert (len(trend), trend[-1][1:]) == (7, (60001, 60001, 1))
     history = sql.all("select * from raw_ops.proof_failure_history")
     assert (len(history), history[-1][1:]) == (30, (0, 1, 0))
-    ((code, qr, label),) = sql.all("select batch_code, qr_uploaded, label_uploaded from raw_ops.proof_partial_completions")
+    ((code, qr, label),) = sql.all(
+        "select batch_code, qr_uploaded, label_uploaded from raw_ops.proof_partial_completions"
+    )
     assert (code, qr, label) == ("PR-260320-001", True, False)
     volume = sql.all("select * from raw_ops.proof_batch_volume")
     assert len(volume) == 36

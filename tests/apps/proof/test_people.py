@@ -76,9 +76,10 @@ def test_only_dead_letters_are_resolved_and_only_with_a_note(sql):
     assert resolve(sql, sql.job())["error"] == (
         "Only dead_letter jobs can be manually resolved. Current state: queued"
     )
-    assert sql.one(
-        "select raw_ops.fn_resolve_proof_job_manually_v1(gen_random_uuid(), 'x')"
-    ) == {"success": False, "error": "Job not found"}
+    assert sql.one("select raw_ops.fn_resolve_proof_job_manually_v1(gen_random_uuid(), 'x')") == {
+        "success": False,
+        "error": "Job not found",
+    }
 
 
 def test_a_resolution_needs_a_note(sql):
@@ -101,7 +102,12 @@ def test_a_requeued_job_goes_on_where_it_stopped_and_the_log_says_who_and_why__t
     assert requeue(sql, job) == {"success": True, "batch_code": "PR-260320-001", "new_state": "queued"}
 
     again = sql.job(batch)
-    assert (again.state, again.attempts, again.qr_uploaded, again.label_uploaded) == ("queued", 0, True, False)
+    assert (again.state, again.attempts, again.qr_uploaded, again.label_uploaded) == (
+        "queued",
+        0,
+        True,
+        False,
+    )
     (meta,) = sql.all("select meta from raw_ops.ops_events where message = 'Proof job requeued'")[0]
     assert (meta["note"], meta["previous_state"], "by" in meta) == ("key renewed", "dead_letter", True)
     assert requeue(sql, job)["error"] == "Only dead_letter jobs can be requeued. Current state: queued"
@@ -171,7 +177,11 @@ def test_no_release_without_passing_results(sql, results, missing, failed):
 
     answer = sql.release(batch)
 
-    assert (answer["success"], answer["missing_results"], answer["failed_results"]) == (False, missing, failed)
+    assert (answer["success"], answer["missing_results"], answer["failed_results"]) == (
+        False,
+        missing,
+        failed,
+    )
     assert sql.batch(batch).status == "QA_HOLD"
 
 
@@ -217,10 +227,13 @@ def test_a_batch_is_rejected_with_a_reason_and_a_released_one_is_recalled(sql):
     assert reject(sold, "foreign body")["recalled"] is True
     assert reject(held, "again")["error"] == "Batch is already rejected"
     assert not sql.release(held)["success"]
-    assert sql.one(
-        "select reason from raw_ops.batch_status_history where batch_id = %s and new_status = 'REJECTED'",
-        held["batch_id"],
-    ) == "Salmonella found"
+    assert (
+        sql.one(
+            "select reason from raw_ops.batch_status_history where batch_id = %s and new_status = 'REJECTED'",
+            held["batch_id"],
+        )
+        == "Salmonella found"
+    )
 
 
 @pytest.mark.race

@@ -77,7 +77,9 @@ def test_a_batch_gets_its_qr_code_its_label_and_its_email(proof):
     ]
 
 
-def test_the_co_packer_reads_what_the_contract_lists_and_the_link_opens_the_label_until_it_expires__trap_p15(proof):
+def test_the_co_packer_reads_what_the_contract_lists_and_the_link_opens_the_label_until_it_expires__trap_p15(
+    proof,
+):
     batch = proof.create(DAY, 512)
     proof.drain()
 

@@ -113,7 +113,8 @@ def test_the_matrix_of_tables_and_views(sql, three, role):
     assert seen == readable[role]
     for name in TABLES:
         column = sql.one(
-            "select column_name from information_schema.columns where table_schema = 'raw_ops' and table_name = %s and is_identity = 'NO' limit 1", name
+            "select column_name from information_schema.columns where table_schema = 'raw_ops' and table_name = %s and is_identity = 'NO' limit 1",
+            name,
         )
         for statement in (
             f"insert into raw_ops.{name} default values returning 1",
@@ -125,22 +126,35 @@ def test_the_matrix_of_tables_and_views(sql, three, role):
 
 
 def test_the_matrix_covers_every_table_view_and_function(sql):
-    kinds = dict(sql.all("select relname, relkind from pg_class where relnamespace = 'raw_ops'::regnamespace and relkind in ('r', 'v')"))
+    kinds = dict(
+        sql.all(
+            "select relname, relkind from pg_class where relnamespace = 'raw_ops'::regnamespace and relkind in ('r', 'v')"
+        )
+    )
     assert {name for name, kind in kinds.items() if kind == "r"} == set(TABLES)
     assert {name for name, kind in kinds.items() if kind == "v"} == set(VIEWS)
-    assert sql.all(
-        "select relname from pg_class where relnamespace = 'raw_ops'::regnamespace and relkind = 'r'"
-        " and not (relrowsecurity and relforcerowsecurity)"
-    ) == []
-    assert sql.all(
-        "select proname from pg_proc where pronamespace = 'raw_ops'::regnamespace"
-        " and not coalesce(array_to_string(proconfig, ','), '') like '%%search_path=pg_catalog, pg_temp%%'"
-    ) == []
+    assert (
+        sql.all(
+            "select relname from pg_class where relnamespace = 'raw_ops'::regnamespace and relkind = 'r'"
+            " and not (relrowsecurity and relforcerowsecurity)"
+        )
+        == []
+    )
+    assert (
+        sql.all(
+            "select proname from pg_proc where pronamespace = 'raw_ops'::regnamespace"
+            " and not coalesce(array_to_string(proconfig, ','), '') like '%%search_path=pg_catalog, pg_temp%%'"
+        )
+        == []
+    )
     # Whatever is documented says what it is.
-    assert sql.all(
-        "select proname from pg_proc where pronamespace = 'raw_ops'::regnamespace and proname ~ '_v[0-9]$'"
-        " and obj_description(oid) is null"
-    ) == []
+    assert (
+        sql.all(
+            "select proname from pg_proc where pronamespace = 'raw_ops'::regnamespace and proname ~ '_v[0-9]$'"
+            " and obj_description(oid) is null"
+        )
+        == []
+    )
 
 
 @pytest.mark.parametrize("role", ROLES)
@@ -169,7 +183,9 @@ def test_each_role_does_its_part(sql):
     with sql.connect("onceward_producer") as producer:
         batch = sql.one("select raw_ops.fn_create_batch_v1(%s, 1)", DAY, conn=producer)
     with sql.connect("onceward_worker") as worker:
-        ((job, batch_id),) = worker.execute("select id, batch_id from raw_ops.fn_claim_proof_jobs_v1()").fetchall()
+        ((job, batch_id),) = worker.execute(
+            "select id, batch_id from raw_ops.fn_claim_proof_jobs_v1()"
+        ).fetchall()
         for statement, params in (
             ("select raw_ops.fn_set_batch_qr_assets_v1(%s, 'q', 'p')", [batch_id]),
             ("select raw_ops.fn_set_batch_label_asset_v1(%s, 'l')", [batch_id]),
@@ -180,20 +196,27 @@ def test_each_role_does_its_part(sql):
     with sql.connect("onceward_operator") as operator:
         sql.record(batch)
         assert sql.one("select raw_ops.fn_release_batch_v1(%s)", batch["batch_id"], conn=operator)["success"]
-        assert sql.one("select reason from raw_ops.batch_status_history where new_status = 'RELEASED'", conn=operator)
+        assert sql.one(
+            "select reason from raw_ops.batch_status_history where new_status = 'RELEASED'", conn=operator
+        )
     with sql.connect("onceward_operator") as operator:
         other = sql.create()
         dead = sql.dead_letter(other)
         assert sql.one("select raw_ops.fn_requeue_proof_job_v1(%s, 'x')", dead.id, conn=operator)["success"]
         dead = sql.dead_letter(other)
-        assert sql.one("select raw_ops.fn_resolve_proof_job_manually_v1(%s, 'x', true)", dead.id, conn=operator)["success"]
+        assert sql.one(
+            "select raw_ops.fn_resolve_proof_job_manually_v1(%s, 'x', true)", dead.id, conn=operator
+        )["success"]
 
 
 # ---------------------------------------------------------------- pages and search
 
 
 def test_the_page_tells_the_statuses_apart(sql, three):
-    page = {status: sql.one("select raw_ops.fn_get_proof_page_v1(%s)", batch["public_batch_id"]) for status, batch in three.items()}
+    page = {
+        status: sql.one("select raw_ops.fn_get_proof_page_v1(%s)", batch["public_batch_id"])
+        for status, batch in three.items()
+    }
     assert page["QA_HOLD"]["message"] == (
         "This batch is undergoing safety testing. Results will be published once verified."
     )
@@ -220,7 +243,14 @@ def test_the_search_finds_released_batches_only(sql, three):
     for code in (released["batch_code"], released["public_batch_id"].lower(), f"  {released['batch_code']} "):
         assert search(code) == wanted
     nothing = {"found": False, "status": None, "public_batch_id": None}
-    for code in (three["QA_HOLD"]["batch_code"], three["REJECTED"]["public_batch_id"], "", None, "%", "x" * 10_000):
+    for code in (
+        three["QA_HOLD"]["batch_code"],
+        three["REJECTED"]["public_batch_id"],
+        "",
+        None,
+        "%",
+        "x" * 10_000,
+    ):
         assert search(code) == nothing
 
 
@@ -247,7 +277,9 @@ def record(sql, event="page_view", batch=None, meta=None, visitor="v", role="ano
 
 
 def test_the_public_records_events_and_cannot_read_them__trap_p12(sql, three):
-    assert record(sql, "share_copy", three["RELEASED"]["public_batch_id"], {"from": "phone"}) == {"accepted": True}
+    assert record(sql, "share_copy", three["RELEASED"]["public_batch_id"], {"from": "phone"}) == {
+        "accepted": True
+    }
     assert may(sql, "anon", "select * from raw_ops.proof_page_events") is None
     assert may(sql, "anon", "insert into raw_ops.proof_page_events (event) values ('x') returning 1") is None
     assert sql.all("select event, meta from raw_ops.proof_page_events") == [("share_copy", {"from": "phone"})]
@@ -282,6 +314,8 @@ def test_events_are_bounded_by_visitor_by_minute_and_by_day__trap_p12(sql):
     assert record(sql)["accepted"]
     for bucket in ("all by minute", "all by day"):
         assert record(sql, visitor=bucket)["accepted"]
-        sql.conn.execute("update raw_ops.proof_event_counters set events = 1000000 where bucket = %s", [bucket])
+        sql.conn.execute(
+            "update raw_ops.proof_event_counters set events = 1000000 where bucket = %s", [bucket]
+        )
         assert record(sql, visitor="third")["reason"] == "too many events"
         sql.clock.advance("2 days")

@@ -90,13 +90,22 @@ def test_a_retry_knows_what_was_done__trap_p5(sql):
     sql.create()
     (job,) = sql.claim()
     sql.set_qr(job)
-    answer = sql.fail(job, "no answer", "pdf_generation", {"qr_generated": True, "label_generated": True, "email_sent": False})
+    answer = sql.fail(
+        job,
+        "no answer",
+        "pdf_generation",
+        {"qr_generated": True, "label_generated": True, "email_sent": False},
+    )
     assert answer == {
         "success": True, "new_state": "failed", "attempts": 1, "max_attempts": 5, "alert_needed": False, "alert_config": None,
     }  # fmt: skip
     assert sql.claim() == []
     failed = sql.job()
-    assert (failed.state, failed.last_error, failed.error_category) == ("failed", "no answer", "pdf_generation")
+    assert (failed.state, failed.last_error, failed.error_category) == (
+        "failed",
+        "no answer",
+        "pdf_generation",
+    )
     assert flags(failed) == {"qr_generated", "qr_uploaded", "label_generated"}
 
     sql.clock.advance("30 s")
@@ -203,7 +212,12 @@ def test_after_five_attempts_there_is_a_dead_letter_and_a_critical_alert(sql):
 
 @pytest.mark.parametrize(
     ("reported", "kept"),
-    [("storage_upload", "storage_upload"), ("db_error", "db_error"), ("gremlins", "unknown"), (None, "unknown")],
+    [
+        ("storage_upload", "storage_upload"),
+        ("db_error", "db_error"),
+        ("gremlins", "unknown"),
+        (None, "unknown"),
+    ],
 )
 def test_a_failure_is_recorded_whatever_its_reporter_calls_it(sql, reported, kept):
     sql.create()
@@ -220,7 +234,10 @@ def test_an_operator_sets_assets_of_a_job_that_nobody_works_on(sql):
     # Once more changes nothing, and says nothing.
     sql.set_qr(job)
     assert sql.one("select count(*) from raw_ops.ops_events where message like 'QR assets set%%'") == 1
-    assert sql.one("select raw_ops.fn_set_batch_qr_assets_v1(gen_random_uuid(), 'q', 'p')")["error"] == "Batch not found"
+    assert (
+        sql.one("select raw_ops.fn_set_batch_qr_assets_v1(gen_random_uuid(), 'q', 'p')")["error"]
+        == "Batch not found"
+    )
     assert not sql.one("select raw_ops.fn_set_batch_label_asset_v1(%s, '')", job.batch_id)["success"]
 
 
