@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from functools import cache
 from importlib import resources
 from pathlib import Path
 from typing import Any
@@ -20,13 +21,20 @@ def pdf(template: Path, data: Mapping[str, Any], *, fonts: Sequence[Path] = ()) 
     made = typst.compile(
         template,
         root=template.parent,
-        font_paths=[*fonts, manrope()],
-        ignore_system_fonts=True,
+        font_paths=_found(tuple(fonts)),
         sys_inputs={"data": json.dumps(data)},
         format="pdf",
     )
     assert isinstance(made, bytes)
     return made
+
+
+@cache
+def _found(folders: tuple[Path, ...]) -> typst.Fonts:
+    """Reading font files takes longer than typesetting a page: once per process."""
+    return typst.Fonts(
+        include_system_fonts=False, include_embedded_fonts=False, font_paths=[*folders, manrope()]
+    )
 
 
 def manrope() -> Path:

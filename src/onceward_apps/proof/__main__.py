@@ -27,6 +27,7 @@ Fonts = Annotated[
 
 @cli.command()
 def install(
+    *,
     with_sample: Annotated[
         bool, typer.Option("--sample/--no-sample", help="Also a product to try it with.")
     ] = False,
@@ -75,6 +76,7 @@ def label(batch_id: UUID, out: Output, fonts: Fonts = None) -> None:
 @cli.command()
 def card(
     out: Output,
+    *,
     url: Annotated[
         str, typer.Option(help="What the QR code opens.")
     ] = "https://portal.protocolraw.co.uk?view=transition",
