@@ -42,7 +42,9 @@ def _read(system: Traversable) -> str:
     folder = system / "schema"
     if not folder.is_dir():
         return (system / "schema.sql").read_text(encoding="utf-8")
-    files = sorted((file for file in folder.iterdir() if file.name.endswith(".sql")), key=lambda file: file.name)
+    files = sorted(
+        (file for file in folder.iterdir() if file.name.endswith(".sql")), key=lambda file: file.name
+    )
     return "\n".join(file.read_text(encoding="utf-8") for file in files)
 
 

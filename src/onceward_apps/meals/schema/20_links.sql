@@ -74,7 +74,9 @@ begin
       from meals.handle_update_tokens as t
       join meals.telegram_deep_link_tokens as l on l.customer_id = t.customer_id and l.token_hash = p_link_hash
      where t.token_hash = p_token_hash and t.used_at is not null;
-    if not found then
+    if found then
+      v_outcome := 'REPEATED';
+    else
       v_outcome := coalesce((select s.outcome from meals.handle_token_state(p_token_hash) as s), 'INVALID');
     end if;
   end if;
@@ -85,7 +87,7 @@ begin
 end;
 $$;
 comment on function meals.consume_handle_token(bytea, text, bytea) is
-  'Uses a correction link once: changes the handle and stores a new deep link, in one transaction.  OK, or ALREADY_USED, EXPIRED or INVALID.  Repeating a call with the same new link gives the same answer.';
+  'Uses a correction link once: changes the handle and stores a new deep link, in one transaction.  OK, or ALREADY_USED, EXPIRED or INVALID.  A call with the same new link, by a caller who lost the answer, gets REPEATED and what the first one got.';
 
 -- One chat per customer and one customer per chat.
 create or replace function meals.link_telegram(p_token_hash bytea, p_chat_id bigint)
