@@ -176,28 +176,37 @@ def main() -> int:
                 with Place(kit, mail, chat, pool_size=50) as place:
                     verdict = run(place)
             print(json.dumps(verdict), flush=True)
-            good = good and is_good(verdict)
+            good = good and is_right(verdict) and is_fast(verdict)
     return 0 if good else 1
 
 
-def is_good(verdict: dict[str, Any]) -> bool:
+def is_right(verdict: dict[str, Any]) -> bool:
+    """Whatever the machine: nobody left out, nothing twice."""
     match verdict["test"]:
         case "8.3.1 issue":
             counts = {verdict[name] for name in ("customers", "issued", "tokens", "mails")}
-            none = verdict["failed"] + verdict["duplicates"] + verdict["mailed_twice"]
-            return (
-                len(counts) == 1 and none == 0 and (verdict["customers"] == 1 or verdict["per_minute"] >= 200)
+            return len(counts) == 1 and not (
+                verdict["failed"] + verdict["duplicates"] + verdict["mailed_twice"]
             )
         case "8.3.2 retry":
-            return (
-                verdict["delivery_rate"] >= 0.999
-                and not verdict["arrived_twice"]
-                and verdict["per_minute"] >= 100
-            )
+            return verdict["delivery_rate"] >= 0.999 and not verdict["arrived_twice"]
         case "redeem":
             return verdict["redeemed"] == verdict["tokens"] and verdict["twice"] == verdict["lies"] == 0
         case _:
-            return verdict["succeeded"] >= 0.9999 and verdict["p95_ms"] < 2000
+            return verdict["succeeded"] >= 0.9999
+
+
+def is_fast(verdict: dict[str, Any]) -> bool:
+    """NFR-001 to NFR-003, which mean little on a machine that does other things."""
+    match verdict["test"]:
+        case "8.3.1 issue":
+            return verdict["customers"] == 1 or verdict["per_minute"] >= 200
+        case "8.3.2 retry":
+            return verdict["per_minute"] >= 100
+        case "handle update":
+            return verdict["p95_ms"] < 2000
+        case _:
+            return True
 
 
 if __name__ == "__main__":

@@ -15,7 +15,6 @@ from typing import Any, Self
 from uuid import UUID
 
 import zxingcpp
-from cryptography.fernet import Fernet
 from PIL import Image
 
 from onceward.deliveries import Provider, Smtp, Telegram
@@ -34,7 +33,7 @@ SETTINGS = Settings(
     base_url="https://meals.example",
     bot="frontiermealsbot",
     qr_keys=f"k1=eddsa:{base64.b64encode(bytes(range(32))).decode()}",
-    seal_keys=(Fernet.generate_key().decode(),),
+    seal_keys=(base64.urlsafe_b64encode(bytes(range(32))).decode(),),
     stripe_secret=STRIPE,
     telegram_secret=TELEGRAM,
     cron_secret=CRON,

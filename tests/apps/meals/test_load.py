@@ -14,7 +14,7 @@ pytestmark = pytest.mark.slow
 def test_8_3_1_concurrent_crons_over_many_customers(place):
     verdict = load.issue_all(place, customers=60, crons=10)
 
-    assert load.is_good(verdict), verdict
+    assert load.is_right(verdict), verdict
 
 
 def test_8_3_2_failed_emails_are_delivered_and_none_twice(place):
@@ -26,7 +26,7 @@ def test_8_3_2_failed_emails_are_delivered_and_none_twice(place):
     assert (verdict["sent"], verdict["arrived"], verdict["abandoned"]) == (40, 40, 0), verdict
 
 
-def test_nfr_001_and_006_handle_updates_are_fast_and_succeed(place):
+def test_nfr_006_handle_updates_succeed(place):
     verdict = load.update_all(place, handles=40, callers=8)
 
-    assert verdict["succeeded"] == 1, verdict
+    assert load.is_right(verdict), verdict
