@@ -70,9 +70,7 @@ def test_abandoned_rate_and_success_rate_alert(place):
     place.clock.advance("5 minutes")
     place.cron("process-email-retry")
 
-    values = {
-        metric: value for metric, value in place.rows("select metric, value from meals.email_thresholds")
-    }
+    values = dict(place.rows("select metric, value from meals.email_thresholds"))
     assert (values["Abandoned rate"], values["Retry success rate"]) == (5, 95)
     # Five per cent abandoned is too many; ninety-five sent is just enough.
     assert breached(place) == {"Abandoned rate"}

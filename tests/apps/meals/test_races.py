@@ -9,6 +9,9 @@ from collections import Counter
 import pytest
 
 from onceward_apps.kit import tokens
+from onceward_apps.meals.domain import QrToken
+from tests.apps.meals.conftest import MONDAY
+from tests.apps.meals.load import redeem_all
 from tests.apps.meals.place import KIOSK, Place, at_once
 
 pytestmark = [pytest.mark.slow, pytest.mark.race]
@@ -17,16 +20,12 @@ pytestmark = [pytest.mark.slow, pytest.mark.race]
 @pytest.fixture
 def wide(onceward_kit, mail_sink, chat_sink):
     """As many connections as callers."""
-    from tests.apps.meals.conftest import MONDAY
-
     onceward_kit.clock.pin(MONDAY)
     with Place(onceward_kit, mail_sink, chat_sink, pool_size=50) as place:
         yield place
 
 
 def codes(place) -> list[str]:
-    from onceward_apps.meals.domain import QrToken
-
     rows = place.rows("select jti, customer_id, service_date, issued_at, expires_at from meals.qr_tokens")
     return [place.meals.keys.sign(QrToken(*row)) for row in rows]
 
@@ -60,8 +59,6 @@ def test_of_fifty_scans_one_redeems_and_the_others_are_told_when_and_where(wide)
 
 def test_a_hundred_scanners_and_a_hundred_tokens(wide):
     """The full form, with a thousand tokens, is `python -m tests.apps.meals.load`."""
-    from tests.apps.meals.load import redeem_all
-
     verdict = redeem_all(wide, tokens=100, scanners=100, seed=random.SystemRandom().randrange(2**32))
 
     assert verdict["redeemed"] == verdict["tokens"] == 100

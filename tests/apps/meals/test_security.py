@@ -1,4 +1,4 @@
-"""Forged calls, what a dump and a log hold, and who may read or call what."""
+"""Forged calls, and what a dump and a log hold."""
 
 from __future__ import annotations
 
@@ -6,15 +6,19 @@ import base64
 import json
 import re
 import subprocess
+from dataclasses import replace
 from pathlib import Path
 
 import psycopg
 import pytest
+from cryptography.fernet import Fernet
 
 from tests.apps.meals.place import (
     KIOSK,
+    SETTINGS,
     STRIPE,
     TELEGRAM,
+    Place,
     correction_token,
     deep_token,
     picture_of,
@@ -214,8 +218,8 @@ def dump(place) -> str:
     )
     decoded = []
     for found in re.findall(r"[A-Za-z0-9+/]{24,}={0,2}", text):
-        whole = found.rstrip("=")[: len(found) // 4 * 4]
-        decoded.append(base64.b64decode(whole).decode("latin-1"))
+        whole = found.rstrip("=")
+        decoded.append(base64.b64decode(whole[: len(whole) // 4 * 4]).decode("latin-1"))
     return text + "\n".join(decoded)
 
 
@@ -236,7 +240,7 @@ def test_a_dump_of_the_database_contains_no_token_that_can_be_used(place):
     chats = place.value("select count(*) from meals.telegram_links")
     for number, candidate in enumerate(tried):
         assert place.call("GET", f"/handle/update/{candidate.replace('/', '')}").body["code"] == "INVALID"
-        assert place.redeem(candidate).body["code"] in {"INVALID"}
+        assert place.redeem(candidate).body["code"] == "INVALID"
         if number % 10 == 0:
             place.telegram(f"/start {candidate}", update=1000 + number, chat=5000 + number)
     assert place.value("select count(*) from meals.telegram_links") == chats
@@ -279,12 +283,6 @@ def test_no_token_address_or_secret_is_in_any_log(place, log, capfd):
 
 
 def test_a_worker_without_the_key_sends_nothing_that_is_sealed(place):
-    from dataclasses import replace
-
-    from cryptography.fernet import Fernet
-
-    from tests.apps.meals.place import SETTINGS, Place
-
     place.check_out()
     other = replace(SETTINGS, seal_keys=(Fernet.generate_key().decode(),))
     with Place(place.kit, place.mail_sink, place.chat_sink, settings=other) as stranger:
@@ -297,133 +295,3 @@ def test_a_worker_without_the_key_sends_nothing_that_is_sealed(place):
     place.clock.advance("5 minutes")
     place.work()
     assert deep_token(text_of(place.mails("jane@")[0]))
-
-
-# ------------------------------------------------------------ rights
-
-ROLES = (
-    "anybody",
-    "onceward_producer",
-    "onceward_worker",
-    "onceward_operator",
-    "onceward_auditor",
-    "meals_app",
-    "meals_staff",
-)
-
-
-@pytest.fixture
-def filled(place):
-    place.conn.execute(
-        "do $$ begin create role anybody nologin; exception when duplicate_object then null; end $$"
-    )
-    place.customer(email="jane+rcpt_450@example.com")
-    place.cron("issue-qr")
-    place.work()
-    return place
-
-
-def outcome(place, role: str, statement: str, tenant: str = "") -> str:
-    with place.kit.connect(autocommit=False) as conn:
-        conn.execute("select set_config('onceward.tenant', %s, false)", [tenant])
-        conn.execute(f"set role {role}")
-        try:
-            return str(
-                len(conn.execute(statement).fetchall())
-                if statement.startswith("select")
-                else conn.execute(statement).rowcount
-            )
-        except psycopg.errors.InsufficientPrivilege:
-            return "denied"
-        finally:
-            conn.rollback()
-
-
-def test_no_role_reads_or_writes_a_table(filled):
-    tables = [name for (name,) in filled.rows(
-        "select relname from pg_class where relnamespace = 'meals'::regnamespace and relkind = 'r'"
-    )]  # fmt: skip
-    assert len(tables) == 13
-    for role in ROLES:
-        for table in tables:
-            for statement in (
-                f"select * from meals.{table}",
-                f"delete from meals.{table}",
-                f"insert into meals.{table} default values",
-            ):
-                assert outcome(filled, role, statement) == "denied", (role, statement)
-
-
-def test_even_a_granted_table_shows_no_rows_to_others(filled):
-    """The second wall: row-level security."""
-    filled.conn.execute("grant usage on schema meals to anybody")
-    filled.conn.execute("grant select, delete on meals.customers to anybody")
-
-    assert outcome(filled, "anybody", "select * from meals.customers") == "0"
-    assert outcome(filled, "anybody", "delete from meals.customers") == "0"
-
-
-def test_views_are_for_staff_whatever_their_tenant_and_for_nobody_else(filled):
-    views = [name for (name,) in filled.rows(
-        "select relname from pg_class where relnamespace = 'meals'::regnamespace and relkind = 'v'"
-    )]  # fmt: skip
-    assert len(views) == 14
-    for role in ROLES:
-        for tenant in ("", "meals", "another"):
-            for view in views:
-                got = outcome(filled, role, f"select * from meals.{view}", tenant)
-                assert (got == "denied") == (role != "meals_staff"), (role, view)
-    assert (
-        outcome(filled, "meals_staff", "select html from meals.email_retry where html like '%sealed%'") == "1"
-    )
-
-
-def test_functions_are_for_the_application(filled):
-    functions = [row for row in filled.rows(
-        "select p.oid::regprocedure::text, p.prosecdef, p.proconfig, "
-        "       array(select r.rolname::text from unnest(%s::text[]) as r (rolname) "
-        "              where has_function_privilege(r.rolname, p.oid, 'execute')) "
-        "  from pg_proc as p where p.pronamespace = 'meals'::regnamespace", list(ROLES),
-    )]  # fmt: skip
-    assert len(functions) > 30
-    staff = {
-        "ledger",
-        "email_content",
-        "service_date",
-        "zone",
-        "local_time",
-        "served_customers",
-        "is_service_day",
-    }
-    for name, definer, settings, callers in functions:
-        short = name.removeprefix("meals.").partition("(")[0]
-        assert set(callers) <= {"meals_app", *(["meals_staff"] if short in staff else [])}, name
-        # What runs with the owner's rights looks names up nowhere else.
-        assert not definer or settings == ["search_path=pg_catalog, pg_temp"], name
-
-
-def test_the_application_works_with_the_rights_it_has(filled, onceward_server):
-    """As a login of its own: a member of meals_app and onceward_worker, and of nothing else."""
-    from psycopg.conninfo import make_conninfo
-
-    from onceward.testing import Kit
-    from tests.apps.meals.place import Place
-
-    name = f"app_{filled.kit.connect().info.backend_pid}"
-    filled.conn.execute(f"create role {name} login in role meals_app, onceward_worker")
-    try:
-        with (
-            Kit(make_conninfo(filled.kit.dsn, options=f"-c role={name}")) as kit,
-            Place(kit, filled.mail_sink, filled.chat_sink) as place,
-        ):
-            assert place.check_out("Joe").body["outcome"] == "applied"
-            token = None
-            filled.work()
-            token = correction_token(text_of(filled.mails("joe@")[0]))
-            assert place.consume(token).status == 200
-            assert place.cron("issue-qr").body["issued"] == 1
-            assert place.telegram("/today").status == 200
-            assert place.cron("process-email-retry").body["sent"] >= 1
-            assert place.call("GET", "/api/health").status == 200
-    finally:
-        filled.conn.execute(f"drop owned by {name}; drop role {name}")
