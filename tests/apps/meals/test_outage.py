@@ -44,10 +44,10 @@ def test_five_hours_without_the_provider_and_workers_killed_in_between(place, pr
     over = place.clock.now() + timedelta(hours=5)
     kills = 0
 
-    # At once, and after 5, 20, 80 and 320 minutes.
+    # A kill uses up a try: two of them and an outage of five hours leave one that is after it.
     for round_ in range(12):
         provider.healed = place.clock.now() >= over
-        if round_ in {0, 1, 3}:
+        if round_ in {0, 1}:
             kills += len(place.kit.crash_worker(TARGET, lanes=["deliveries"], running=2).job_ids) > 0
         place.kit.drain(place.app, ["deliveries"])
         waiting = place.value(
@@ -57,7 +57,7 @@ def test_five_hours_without_the_provider_and_workers_killed_in_between(place, pr
             break
         place.clock.advance(waiting)
 
-    assert kills == 3
+    assert kills == 2
     assert provider.healed
     assert dict(place.rows("select state, count(*) from meals.email_ledger group by state")) == {"sent": 30}
     counts = arrived(provider)
