@@ -208,7 +208,7 @@ def story(place) -> dict[str, str]:
 
 
 def dump(place) -> str:
-    """Every row of every table, as text; bytes as hexadecimal, and what is base64 in it once more, decoded."""
+    """Every row of every table, as text, and what is base64 in it once more, decoded."""
     tables = place.rows(
         "select format('%I.%I', n.nspname, c.relname) from pg_class as c join pg_namespace as n on n.oid = c.relnamespace "
         " where c.relkind = 'r' and n.nspname in ('meals', 'onceward')"
@@ -219,7 +219,9 @@ def dump(place) -> str:
     decoded = []
     for found in re.findall(r"[A-Za-z0-9+/]{24,}={0,2}", text):
         whole = found.rstrip("=")
-        decoded.append(base64.b64decode(whole[: len(whole) // 4 * 4]).decode("latin-1"))
+        data = base64.b64decode(found if len(found) % 4 == 0 else whole[: len(whole) // 4 * 4])
+        # Pictures are looked at as a scanner would.
+        decoded.append(scan(data) if data.startswith(b"\x89PNG") else data.decode("latin-1"))
     return text + "\n".join(decoded)
 
 
