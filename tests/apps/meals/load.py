@@ -16,6 +16,7 @@ from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
+from onceward import logs
 from onceward.testing import DatabaseServer, Kit
 from onceward_apps.kit import tokens as kit_tokens
 from onceward_apps.meals.domain import QrToken
@@ -164,6 +165,8 @@ def main() -> int:
         ),
     }
     good = True
+    # One line for each token that a race was about would be all there is to see.
+    logs.configure(level="critical")
     with DatabaseServer.from_environment() as server:
         for run in runs.values():
             with (

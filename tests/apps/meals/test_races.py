@@ -92,10 +92,14 @@ def test_fifty_copies_of_an_event_make_one_customer_and_one_welcome(wide):
 
 
 def test_fifty_copies_of_an_update_get_one_answer(wide):
-    at_once([lambda: wide.telegram("/today", update=5)] * 50)
+    customer, token = wide.customer(), tokens.new()
+    wide.rows("select meals.add_deep_link_token(%s, %s)", customer, token.digest)
+
+    answers = at_once([lambda: wide.telegram(f"/start {token.text}", update=5)] * 50)
     wide.work()
 
-    assert wide.chats() == ["I do not know you yet. Open the link in your email to connect your account."]
+    assert {answer.status for answer in answers} == {200}
+    assert [text.partition("!")[0] for text in wide.chats()] == ["Welcome, Jane"]
 
 
 def test_two_customers_cannot_share_a_chat_and_the_token_stays_good(wide):

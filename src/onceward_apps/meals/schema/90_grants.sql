@@ -4,7 +4,6 @@
 revoke all on schema meals from public;
 revoke all on all tables in schema meals from public, meals_app, meals_staff;
 revoke all on all functions in schema meals from public, meals_app, meals_staff;
-alter default privileges for role onceward_owner in schema meals revoke execute on functions from public;
 
 grant usage on schema meals to meals_app, meals_staff;
 grant execute on function
