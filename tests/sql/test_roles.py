@@ -306,7 +306,8 @@ READ_HOLES = {
     **{
         f"{t}: '*' without its test": f"alter policy own_tenant on onceward.{t} using "
         "(tenant = (select onceward.current_tenant()) or (select onceward.current_tenant() = '*'))"
-        for t in TENANT_TABLES
+        # Only producers may not use '*', and of the audit log they read nothing anyway.
+        for t in TENANT_TABLES if t not in NOT_OF_PRODUCERS
     },
     **{
         f"{t}: tenant as a pattern": f"alter policy own_tenant on onceward.{t} using "
