@@ -65,13 +65,14 @@ WITHOUT_A_TENANT = {
         ("has_operators", "link_operator", "use_link", "session_operator", "end_session", "token_scopes"),
         "known by a secret, and not by a name; see test_access",
     ),
-    **dict.fromkeys(("scan_end", "activity", "pulse"), "shows what the caller sees; see test_browsing"),
+    **dict.fromkeys(("scan_end", "estimate_jobs", "activity", "pulse"), "shows what the caller sees; see test_browsing"),
 }
 # Values for parameters that have no default: by name, else by type.
 BY_PARAMETER: dict[str, Any] = {
     "p_decision": "abandon",
     "p_note": "as agreed",
     "p_name": "report",
+    "p_lane": "default",
     "p_key": "k",
     "p_kind": "slack",
     "p_content": Jsonb({"text": "hello"}),
@@ -99,7 +100,7 @@ LABELS = {
 # Managed by those who see all: a session of one tenant is refused whatever the id.
 FOR_ALL = {"revoke_token"}
 # A filter on what the caller sees, and no more.
-FILTERS = {"find_jobs", "estimate_jobs"}
+FILTERS = {"find_jobs"}
 # What another tenant's may be answered with: it belongs to another, or there is none.
 REFUSALS = {"OW011", "OW006"}
 # No such hold, alert.
@@ -338,3 +339,15 @@ def test_a_hole_in_a_function_would_be_noticed(db, hole):
     db.conn.execute(HOLES[hole])
 
     assert next(leaks(db), None)
+
+
+@pytest.mark.parametrize("tenant", [None, "", "%", "acme"])
+def test_what_is_for_those_who_see_all_is_not_for_a_session_without_a_tenant(db, tenant):
+    """`not null` is null: a test that asks whether somebody does not see all has to get an answer."""
+    for role in ("operator", "auditor"):
+        mine = {function.name: function for function in functions(db, role)}
+        for name in {"audit_page", "audit_status", "seal_of", "operators", "tokens", "create_token"} & set(mine):
+            given = {parameter: None for parameter, _, optional in mine[name].parameters if not optional}
+            if name == "create_token":
+                given = {"p_name": "ci", "p_hash": b"\0" * 32, "p_scopes": ["read"]}
+            assert call(db, role, mine[name], given, tenant) == ("OW011", False), (role, name)
