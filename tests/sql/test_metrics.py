@@ -8,6 +8,8 @@ import pytest
 
 from tests.support.engine import refused
 from tests.support.ledger import Ledger
+from tests.support.limits import fill, limit
+from tests.support.watch import Watch
 
 
 def gauge(db, name: str, **labels: str) -> float:
@@ -61,6 +63,15 @@ def test_the_oldest_ready_job_counts_whatever_its_priority(db):
     db.clock.advance(timedelta(minutes=5))
     db.enqueue_many("ocr", [{}] * 5, priority=10)
     db.enqueue(priority=3)
+
+    assert gauge(db, "oldest_ready_seconds", lane="default") == 300
+
+
+def test_the_oldest_ready_job_counts_whatever_its_line(db):
+    db.enqueue(tenant="zz")
+    db.clock.advance(timedelta(minutes=5))
+    db.enqueue()
+    db.enqueue(tenant="acme", priority=10)
 
     assert gauge(db, "oldest_ready_seconds", lane="default") == 300
 
@@ -126,6 +137,63 @@ def test_late_schedules(db):
     assert gauge(db, "schedule_lateness_seconds") >= 3600
     db.call("tick")
     assert (gauge(db, "schedules_late"), gauge(db, "schedule_lateness_seconds")) == (0, 0)
+
+
+def test_limits_tell_what_is_left_who_waits_and_whether_they_are_paused(db):
+    limit(db, requests=100, burst=4)
+    limit(db, "slots", slots=2)
+    fill(db, 3, "api", "slots")
+    fill(db, 1, "api", lane=other_lane(db))
+
+    def gauges(name: str) -> list[float]:
+        return [gauge(db, f"limit_{what}", limit=name) for what in ("level", "waiting", "paused")]
+
+    assert (gauges("api"), gauges("slots")) == ([1, 4, 0], [1, 3, 0])
+    claim, _ = db.claims(10)
+    assert (gauges("api"), gauges("slots")) == ([0.5, 2, 0], [0, 1, 0])
+    db.of_job("limited", claim, limit="api", retry_after="1 min")
+    assert gauge(db, "limit_paused", limit="api") == 1
+    db.clock.advance("10 min")
+    assert gauge(db, "limit_paused", limit="api") == 0
+
+
+def other_lane(db) -> str:
+    db.call("add_lane", name="mail")
+    return "mail"
+
+
+def test_of_a_limit_per_key_the_emptiest_key_counts_and_none_is_named(db):
+    limit(db, requests=100, burst=4, per_key=True)
+    fill(db, 2, key="canary-7f3a")
+    fill(db, 1, key="other")
+    assert len(db.claims(10)) == 3
+    db.call("pause_limit", limit="api", key="canary-7f3a", **{"for": "1 min"})
+
+    assert gauge(db, "limit_level", limit="api") == 0.5
+    assert gauge(db, "limit_paused", limit="api") == 1
+    assert "canary" not in str(db.call("metrics"))
+
+
+def test_open_alerts_are_counted_by_severity(db):
+    def counts() -> list[float]:
+        return [gauge(db, "alerts_open", severity=severity) for severity in ("info", "warning", "critical")]
+
+    assert counts() == [0, 0, 0]
+    db.dead_letter()
+    Watch(db).run("dead_letters")
+    assert counts() == [0, 1, 0]
+    db.run("select onceward.close_alert(id, 'known') from onceward.alerts")
+    assert counts() == [0, 0, 0]
+
+
+def test_what_of_the_audit_log_is_not_sealed(db):
+    assert gauge(db, "audit_unsealed_entries") == 0
+    for _ in range(3):
+        db.call("record_event", kind="note")
+        db.clock.advance("1 min")
+    assert (gauge(db, "audit_unsealed_entries"), gauge(db, "audit_unsealed_seconds")) == (3, 180)
+    db.call("seal")
+    assert (gauge(db, "audit_unsealed_entries"), gauge(db, "audit_unsealed_seconds")) == (0, 0)
 
 
 def test_an_old_snapshot_shows(db):

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from tests.support.ledger import Ledger
+from tests.support.limits import fill, limit
 from tests.support.watch import Watch
 
 
@@ -281,6 +282,51 @@ def nothing(db):
     pass
 
 
+def starves(seconds: int):
+    """A limit of which everything is taken, for longer than it takes to wait."""
+
+    def trip(db):
+        limit(db, requests=1, period="1 day")
+        fill(db, 2)
+        db.claim()
+        db.clock.advance(f"{seconds} s")
+
+    return trip
+
+
+def fed(db):
+    limit(db, requests=1000, period="1 s")
+
+
+def paused(seconds: int):
+    """By refusals, one after the other: no single pause is long."""
+
+    def trip(db):
+        limit(db, requests=1000)
+        db.call("pause_limit", limit="api", **{"for": "1 minute"})
+        Watch(db).run("limit_starvation")
+        db.clock.advance(f"{seconds} s")
+        db.call("pause_limit", limit="api", **{"for": "1 minute"})
+
+    return trip
+
+
+def open_again(db):
+    db.call("resume_limit", limit="api")
+
+
+def unsealed(seconds: int):
+    def trip(db):
+        db.call("record_event", kind="note")
+        db.clock.advance(f"{seconds} s")
+
+    return trip
+
+
+def sealed(db):
+    assert db.call("seal")[0].entries > 0
+
+
 def unknown_python_monitor(seconds: int):
     def trip(db):
         db.run("""select onceward.declare_monitors('shop', '[{"name": "stock"}]')""")
@@ -341,6 +387,12 @@ CASES = [
     Case("delivery_trouble", "warning_abandoned", 2, 3, bad_deliveries("abandoned", 2), resolved, "abandoned email", W),
     Case("delivery_trouble", "critical_abandoned", 2, 3, bad_deliveries("abandoned", 2), resolved, "abandoned email", C,
          {"warning_abandoned": None}),
+    Case("limit_starvation", "warning_wait", 600, 601, starves(600), fed, "api", W),
+    Case("limit_starvation", "critical_wait", 600, 601, starves(600), fed, "api", C, {"warning_wait": None}),
+    Case("limit_starvation", "warning_pause", 900, 901, paused(900), open_again, "paused api", W),
+    Case("limit_starvation", "critical_pause", 900, 901, paused(900), open_again, "paused api", C, {"warning_pause": None}),
+    Case("seal_lag", "warning_age", 300, 301, unsealed(300), sealed, "unsealed", W),
+    Case("seal_lag", "critical_age", 300, 301, unsealed(300), sealed, "unsealed", C, {"warning_age": None}),
     Case("workers", "warning_unserved", 60, 61, waits(60), a_worker_comes, "lane default", W),
     Case("workers", "critical_unserved", 60, 61, waits(60), a_worker_comes, "lane default", C, {"warning_unserved": None}),
     Case("workers", "warning_lost", 3, 4, lost_workers(3), later("61 minutes"), "lost", W),
@@ -446,7 +498,7 @@ def test_a_healthy_database_raises_nothing_with_the_defaults(db, watch):
     statuses = {row.monitor: row.status for row in db.call("check_monitors")}
 
     assert set(statuses.values()) == {"ok"}
-    assert len(statuses) == 16
+    assert len(statuses) == 18
     assert watch.alerts() == []
 
 

@@ -383,7 +383,7 @@ def test_the_hour_comes_and_each_kind_is_done_once(db):
     while rows := db.call("retain_due"):
         kinds += [row.kind for row in rows]
 
-    assert sorted(kinds) == sorted([*OF_A_TENANT, *OF_NOBODY, "removals"])
+    assert sorted(kinds) == sorted([*OF_A_TENANT, *OF_NOBODY, "removals", "audit"])
     assert db.call("retain_due") == []
     db.clock.advance("1 hour")
     assert len(db.call("retain_due")) == 1

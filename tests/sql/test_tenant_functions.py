@@ -34,12 +34,45 @@ WITHOUT_A_TENANT = {
     "explain_lane": "counts the jobs that the caller sees; see test_explain",
     "metrics": "numbers of the whole database, without the name of a tenant; see test_metrics",
     "tick": "does for every tenant what its schedules say, and tells how many",
+    "actor": "of the session itself",
+    **dict.fromkeys(
+        ("set_limit", "drop_limit", "pause_limit", "resume_limit", "declare_limits", "acquire"),
+        "limits are of everybody",
+    ),
+    "limit_now": "refuses keys that are other tenants; see test_limits",
+    "limit_levels": "shows the keys that the caller sees; see test_limits",
+    "bound_levels": "shows the tenants that the caller sees; see test_pressure",
+    "audit_lane": "lanes are of everybody",
+    "seal": "hashes, for everybody's entries alike",
+    "seal_page": "hashes",
+    **dict.fromkeys(
+        ("audit_page", "audit_status", "seal_of", "record_checkpoint", "drop_audit"),
+        "the log as a whole, for those who see all; see test_audit",
+    ),
+    **dict.fromkeys(
+        ("check_monitors", "run_monitor", "set_monitor", "enable_monitor", "disable_monitor", "drop_monitor"),
+        "monitors watch over everybody",
+    ),
+    **dict.fromkeys(
+        ("drop_channel", "test_channel"), "by name, and refused for a channel of another tenant; see test_alerts"
+    ),
+    **dict.fromkeys(("retain", "retain_due", "set_retention"), "retention is the same for everybody"),
+    **dict.fromkeys(
+        ("disable_operator", "operators", "create_link", "operator_named", "tokens"),
+        "access is managed by those who see all; see test_access",
+    ),
+    **dict.fromkeys(
+        ("has_operators", "link_operator", "use_link", "session_operator", "end_session", "token_scopes"),
+        "known by a secret, and not by a name; see test_access",
+    ),
+    **dict.fromkeys(("scan_end", "estimate_jobs", "activity", "pulse"), "shows what the caller sees; see test_browsing"),
 }
 # Values for parameters that have no default: by name, else by type.
 BY_PARAMETER: dict[str, Any] = {
     "p_decision": "abandon",
     "p_note": "as agreed",
     "p_name": "report",
+    "p_lane": "default",
     "p_key": "k",
     "p_kind": "slack",
     "p_content": Jsonb({"text": "hello"}),
@@ -56,16 +89,22 @@ BY_TYPE: dict[str, Any] = {
     "boolean": True,
     "text[]": ["default"],
 }
-# Names a call and not a row, so that the call can be repeated.
-NAMES_NOTHING = {"p_token"}
+# Names a call and not a row, so that the call can be repeated; or a place in the order of ids.
+NAMES_NOTHING = {"p_token", "p_before"}
 # Written on the new job and not looked up: a workflow is the jobs with its id and the same tenant.
 LABELS = {
     (function, parameter)
     for function in ("enqueue", "enqueue_many")
     for parameter in ("p_workflow_id", "p_parent_id")
-}
+} | {("record_event", "p_job_id")}
+# Managed by those who see all: a session of one tenant is refused whatever the id.
+FOR_ALL = {"revoke_token"}
+# A filter on what the caller sees, and no more.
+FILTERS = {"find_jobs"}
 # What another tenant's may be answered with: it belongs to another, or there is none.
 REFUSALS = {"OW011", "OW006"}
+# No such hold, alert.
+MISSING = {"OW032", "OW039"}
 
 
 @dataclass(frozen=True)
@@ -159,6 +198,10 @@ def template(onceward_server):
                 db.call("add_schedule", name="report", task="ocr", spec="1 hour", tenant=tenant)
                 db.call("begin_run", key="k", holder="h", tenant=tenant)
                 db.emit("ocr", tenant=tenant)
+                db.run(
+                    "select onceward.silence_alerts(onceward.now() + interval '1 hour', 'r', p_tenant => %s)", tenant
+                )
+            db.call("run_monitor", name="dead_letters")
         yield database
 
 
@@ -177,8 +220,10 @@ def ids_of(db, tenant: str) -> list[uuid.UUID]:
     rows = db.run(
         "select distinct on (state, awaits) id from onceward.jobs where tenant = %s "
         "union select workflow_id from onceward.workflow_members where tenant = %s "
-        "union select id from onceward.deliveries where tenant = %s",
-        tenant, tenant, tenant,
+        "union select id from onceward.deliveries where tenant = %s "
+        "union select id from onceward.alerts where tenant = %s "
+        "union select id from onceward.silences where tenant = %s",
+        tenant, tenant, tenant, tenant, tenant,
     )  # fmt: skip
     return [row[0] for row in rows]
 
@@ -186,7 +231,7 @@ def ids_of(db, tenant: str) -> list[uuid.UUID]:
 def told_nothing(answer: Any) -> bool:
     """Refused, or answered as if there were no such thing."""
     if isinstance(answer, str):
-        return answer in REFUSALS
+        return answer in REFUSALS | MISSING
     values = [value for row in answer for value in row if value is not None]
     return not values or values == [0] or "unknown" in values
 
@@ -201,7 +246,7 @@ def leaks(db) -> Iterator[str]:
                     value = [job] if kind == "uuid[]" else job
                     answer, changed = call(db, role, function, {parameter: value})
                     # Bad input may be noticed first: then the call was refused, and nothing was looked at.
-                    refused = isinstance(answer, str) and answer in REFUSALS | {"OW008"}
+                    refused = isinstance(answer, str) and answer in REFUSALS | MISSING | {"OW008"}
                     if changed or not (refused or told_nothing(answer)) or "globex" in str(answer):
                         yield f"{role}: {function.name}({parameter}): {answer}"
 
@@ -241,6 +286,9 @@ def test_the_same_calls_reach_the_own_jobs(db):
                     call(db, role, function, {parameter: [job] if kind == "uuid[]" else job})[0]
                     for job in mine
                 ]
+                if function.name in FOR_ALL:
+                    assert set(map(str, answers)) == {"OW011"}
+                    continue
                 assert "OW011" not in [a for a in answers if isinstance(a, str)], (role, function.name)
                 assert any(not isinstance(a, str) or a not in REFUSALS for a in answers), (
                     role,
@@ -251,7 +299,10 @@ def test_the_same_calls_reach_the_own_jobs(db):
 def test_no_function_takes_the_name_of_another_tenant(db):
     for role in PEOPLE:
         for function in functions(db, role):
-            if function.has_tenant and function.name != "run_key":
+            if function.has_tenant and function.name in FILTERS:
+                answer, changed = call(db, role, function, {"p_tenant": "globex"})
+                assert ("globex" in str(answer), changed) == (False, False), (role, function.name)
+            elif function.has_tenant and function.name != "run_key":
                 answer, changed = call(db, role, function, {"p_tenant": "globex"})
                 assert (answer, changed) == ("OW011", False), (role, function.name)
 
@@ -288,3 +339,15 @@ def test_a_hole_in_a_function_would_be_noticed(db, hole):
     db.conn.execute(HOLES[hole])
 
     assert next(leaks(db), None)
+
+
+@pytest.mark.parametrize("tenant", [None, "", "%", "acme"])
+def test_what_is_for_those_who_see_all_is_not_for_a_session_without_a_tenant(db, tenant):
+    """`not null` is null: a test that asks whether somebody does not see all has to get an answer."""
+    for role in ("operator", "auditor"):
+        mine = {function.name: function for function in functions(db, role)}
+        for name in {"audit_page", "audit_status", "seal_of", "operators", "tokens", "create_token"} & set(mine):
+            given = {parameter: None for parameter, _, optional in mine[name].parameters if not optional}
+            if name == "create_token":
+                given = {"p_name": "ci", "p_hash": b"\0" * 32, "p_scopes": ["read"]}
+            assert call(db, role, mine[name], given, tenant) == ("OW011", False), (role, name)

@@ -7,6 +7,9 @@ create or replace function onceward.stops_of_line(p_lane text, p_line text)
   set search_path = pg_catalog, pg_temp
 as $$
 declare
+  -- A caller's column `line` brings its collation along, under which uses_of_line would pass the index of claims by.
+  v_lane text collate "default" := p_lane;
+  v_line text collate "default" := p_line;
   v_use  record;
   v_room record;
 begin
@@ -15,7 +18,7 @@ begin
   end if;
   for v_use in
     select l, b, u.name, u.key, u.weight
-      from onceward.uses_in(onceward.uses_of_line(p_lane, p_line)) as u
+      from onceward.uses_in(onceward.uses_of_line(v_lane, v_line)) as u
       join onceward.limit_private as l on l.name = u.name
       left join onceward.bucket_private as b on b.limit_name = u.name and b.key = u.key
   loop

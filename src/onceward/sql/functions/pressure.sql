@@ -24,6 +24,7 @@ begin
   if not found then
     perform onceward.no_such_lane(p_lane);
   end if;
+  perform onceward.check_bound_tenant(p_tenant);
   if num_nonnulls(p_max_depth, p_max_age, p_max_bytes) = 0 then
     perform onceward.bad_argument('bound', null, 'must have max_depth, max_age or max_bytes', 'Remove a bound with onceward.drop_bound.');
   end if;
@@ -49,7 +50,6 @@ begin
     perform onceward.bad_argument('tenant', p_tenant, format('cannot be bounded in lane "%s", where tenants do not stand apart', p_lane),
       'Make the lane fair.');
   end if;
-  perform onceward.check_bound_tenant(p_tenant);
   select * into v_was from onceward.bound_private as b where b.lane = p_lane and b.tenant = coalesce(p_tenant, '') for update;
   insert into onceward.bound_private as b (lane, tenant, max_depth, max_age, max_bytes, over, defer_by)
   values (p_lane, coalesce(p_tenant, ''), p_max_depth, p_max_age, p_max_bytes, p_over, p_defer_by)

@@ -27,7 +27,8 @@ create or replace function onceward.sees_all_tenants()
   language sql stable
   set search_path = pg_catalog, pg_temp
 as $$
-  select onceward.current_tenant() = '*'
+  -- Never null: whoever asks "not sees_all_tenants()" means it.
+  select coalesce(onceward.current_tenant() = '*', false)
      and (pg_has_role(onceward.caller(), 'onceward_owner', 'usage')
           or pg_has_role(onceward.caller(), 'onceward_operator', 'usage')
           or pg_has_role(onceward.caller(), 'onceward_worker', 'usage')
