@@ -18,7 +18,11 @@ OPERATIONS = [
     for path, operations in description(described())["paths"].items()
     for method, operation in operations.items()
 ]
-EXAMPLES = {"id": "01936f00-0000-7000-8000-000000000000", "hold_id": "01936f00-0000-7000-8000-000000000000", "seq": "1"}
+EXAMPLES = {
+    "id": "01936f00-0000-7000-8000-000000000000",
+    "hold_id": "01936f00-0000-7000-8000-000000000000",
+    "seq": "1",
+}
 
 
 def address_of(path: str) -> str:
@@ -32,7 +36,9 @@ def test_no_operation_answers_a_stranger(serve_api, db):
     revoked = api.token("read", "enqueue", "operate")
     db.run("select onceward.revoke_token(id) from onceward.tokens()")
     over = api.token("read")
-    db.run("update onceward.token_private set expires_at = onceward.now() - interval '1 second' where revoked_at is null")
+    db.run(
+        "update onceward.token_private set expires_at = onceward.now() - interval '1 second' where revoked_at is null"
+    )
     headers = [
         {},
         {"Authorization": "Bearer owt_forged"},
@@ -65,7 +71,9 @@ def test_a_token_does_what_its_scopes_say_and_no_more(program, scopes):
     for method, path, needed in OPERATIONS:
         if path.endswith("/wait"):
             continue
-        answer = asking.http.request(method, f"{asking.site.address}{address_of(path)}", json={} if method != "GET" else None)
+        answer = asking.http.request(
+            method, f"{asking.site.address}{address_of(path)}", json={} if method != "GET" else None
+        )
         allowed = needed in scopes or (needed == "read" and "operate" in scopes)
         if allowed:
             assert answer.status_code != 403, f"{method} {path}: {answer.text}"
@@ -77,7 +85,9 @@ def test_a_token_does_what_its_scopes_say_and_no_more(program, scopes):
 
 def test_nobody_reads_or_touches_what_is_another_tenants(db, program):
     acme, globex = (program("read", "enqueue", "operate", tenant=name) for name in ("acme", "globex"))
-    job = acme.post("/jobs", {"task": "t", "payload": {"secret": "canary"}, "key": "k", "delay": 60}, 201)["id"]
+    job = acme.post("/jobs", {"task": "t", "payload": {"secret": "canary"}, "key": "k", "delay": 60}, 201)[
+        "id"
+    ]
     acme.put("/schedules/nightly", {"task": "t", "spec": "0 3 * * *"})
     assert globex.get("/jobs") == {"jobs": [], "next": None}
     assert globex.get("/jobs", tenant="acme") == {"jobs": [], "next": None}
@@ -111,7 +121,10 @@ def test_what_all_tenants_share_is_not_changed_by_one_of_them(db, program):
     assert bound.ask("PUT", "/limits/openai", 403, json={"requests": 1}).json()["code"] == "shared"
     assert free.post("/lanes/default/pause", {"reason": "deploy"}) == {"changed": True}
     assert free.post("/lanes/default/pause") == {"changed": False}
-    assert db.one("select paused_by, pause_reason from onceward.lanes where name = 'default'") == ("token ci", "deploy")
+    assert db.one("select paused_by, pause_reason from onceward.lanes where name = 'default'") == (
+        "token ci",
+        "deploy",
+    )
 
 
 def test_a_token_asks_as_often_as_it_may(serve_api, program):
@@ -121,7 +134,9 @@ def test_a_token_asks_as_often_as_it_may(serve_api, program):
     refused = asking.ask("GET", "/lanes", 429)
     assert int(refused.headers["retry-after"]) > 1
     assert refused.json()["code"] == "too-many-requests"
-    assert program("read", site=asking.site).http.get("/lanes").status_code == 200, "another token waits for it"
+    assert program("read", site=asking.site).http.get("/lanes").status_code == 200, (
+        "another token waits for it"
+    )
 
 
 def test_a_bucket_fills_again_and_is_forgotten():
@@ -182,9 +197,18 @@ def test_an_origin_is_exact(origin):
 
 def test_the_bounds_come_from_the_environment():
     read = ApiSettings.from_environment(
-        {"ONCEWARD_API_ORIGINS": "https://a.example, https://b.example", "ONCEWARD_API_RATE": "5", "ONCEWARD_API_BODY_BYTES": "9"}
+        {
+            "ONCEWARD_API_ORIGINS": "https://a.example, https://b.example",
+            "ONCEWARD_API_RATE": "5",
+            "ONCEWARD_API_BODY_BYTES": "9",
+        }
     )
-    assert (read.origins, read.rate, read.burst, read.body_bytes) == (("https://a.example", "https://b.example"), 5, 10, 9)
+    assert (read.origins, read.rate, read.burst, read.body_bytes) == (
+        ("https://a.example", "https://b.example"),
+        5,
+        10,
+        9,
+    )
     with pytest.raises(InvalidArgument, match="ONCEWARD_API_RATE"):
         ApiSettings.from_environment({"ONCEWARD_API_RATE": "many"})
 
@@ -234,7 +258,7 @@ def test_addresses_and_methods_that_there_are_not_are_problems(everything):
 
 
 def test_the_description_is_for_everybody_and_complete(api):
-    with httpx.Client() as stranger:
+    with httpx.Client(timeout=60) as stranger:
         read = stranger.get(f"{api.address}/api/v1/openapi.json").json()
     assert read["openapi"] == "3.1.0"
     assert json.dumps(read).count("HTTPValidationError") == 0
@@ -245,6 +269,12 @@ def test_the_description_is_for_everybody_and_complete(api):
             assert operation["description"], where
             assert operation["security"], where
             for status, response in operation["responses"].items():
-                kinds = set(response.get("content", {}))
-                wanted = {"application/problem+json"} if status[0] in "45" else {"application/json"}
-                assert kinds == (set() if status == "204" else wanted), f"{where} {status}"
+                if status[0] in "45":
+                    assert response == {"$ref": f"#/components/responses/problem{status}"}, (
+                        f"{where} {status}"
+                    )
+                else:
+                    wanted = set() if status == "204" else {"application/json"}
+                    assert set(response.get("content", {})) == wanted, f"{where} {status}"
+    for name, shared in read["components"]["responses"].items():
+        assert set(shared["content"]) == {"application/problem+json"}, name

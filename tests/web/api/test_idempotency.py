@@ -14,8 +14,8 @@ def test_the_same_request_again_gets_the_same_answer_and_has_no_second_effect(db
     again = everything.ask("POST", "/jobs", 201, json=JOB, key="k-1")
     # The same JSON, written otherwise.
     written = everything.ask(
-        "POST", "/jobs", 201, content=b'{"payload": {"order": 1},  "task": "t"}', key="k-1",
-    )  # fmt: skip
+        "POST", "/jobs", 201, content=b'{"payload": {"order": 1},  "task": "t"}', key="k-1"
+    )
     assert first.json() == again.json() == written.json()
     assert "idempotent-replayed" not in first.headers
     assert again.headers["idempotent-replayed"] == written.headers["idempotent-replayed"] == "true"
@@ -106,7 +106,7 @@ def test_a_request_whose_twin_is_still_running_hears_so(db, everything):
     assert db.value("select count(*) from onceward.jobs") == 1
 
 
-@pytest.mark.parametrize("key", ["", " ", "a b", "ü".encode().decode("latin-1"), "x" * 201])
+@pytest.mark.parametrize("key", ["", "a b", "ü".encode().decode("latin-1"), "x" * 201])
 def test_a_key_that_is_none_is_refused(everything, key):
     headers = {b"Idempotency-Key": key.encode("latin-1")}
     answer = everything.http.post("/jobs", json=JOB, headers=headers)

@@ -61,7 +61,7 @@ async def ack_alert(
     caller: Operator,
     id: UUID,
     body: Annotated[Acknowledging, Body(default_factory=Acknowledging)],
-) -> Any:  # noqa: A002
+) -> Any:
     """Somebody looks after it: no more reminders."""
     call = calls.ack_alert(id, body.note)
     return {"changed": await web_of(request).database.run(caller.operating, call, writes=True)}

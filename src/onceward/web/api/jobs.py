@@ -466,7 +466,7 @@ async def cancel_job(
     caller: Operator,
     id: UUID,
     body: Annotated[Cancelling, Body(default_factory=Cancelling)],
-    idempotency_key: IdempotencyKey = None,  # noqa: A002
+    idempotency_key: IdempotencyKey = None,
 ) -> Response:
     """A job that waits is cancelled; the worker of one that runs is asked to stop."""
 
@@ -487,7 +487,7 @@ async def requeue_job(
     caller: Operator,
     id: UUID,
     body: Annotated[Requeueing, Body(default_factory=Requeueing)],
-    idempotency_key: IdempotencyKey = None,  # noqa: A002
+    idempotency_key: IdempotencyKey = None,
 ) -> Response:
     """A dead letter, or a job that was cancelled or resolved. The payload before an edit is kept."""
     payload = None if body.payload is None else jsonsafe.dumps(body.payload)
@@ -509,7 +509,7 @@ async def resolve_job(
     caller: Operator,
     id: UUID,
     body: Resolving,
-    idempotency_key: IdempotencyKey = None,  # noqa: A002
+    idempotency_key: IdempotencyKey = None,
 ) -> Response:
     """Somebody has dealt with it otherwise. The check of its task has to pass, unless it is overridden."""
 
@@ -530,7 +530,7 @@ async def run_job_now(
     request: Request,
     caller: Operator,
     id: UUID,
-    idempotency_key: IdempotencyKey = None,  # noqa: A002
+    idempotency_key: IdempotencyKey = None,
 ) -> Response:
     """A scheduled job, a retry among them, becomes ready."""
 
