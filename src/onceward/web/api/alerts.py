@@ -68,7 +68,7 @@ async def ack_alert(
 
 
 @router.post("/alerts/{id}/close", summary="Close an alert", response_model=Changed)
-async def close_alert(request: Request, caller: Operator, id: UUID, body: Closing) -> Any:  # noqa: A002
+async def close_alert(request: Request, caller: Operator, id: UUID, body: Closing) -> Any:
     """It opens again when the monitor finds the same."""
     call = calls.close_alert(id, body.note)
     return {"changed": await web_of(request).database.run(caller.operating, call, writes=True)}

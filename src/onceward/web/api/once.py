@@ -57,7 +57,7 @@ REPLAYED: dict[str, Any] = {
 class Done:
     """What a request has done, and the status and headers that say so."""
 
-    value: object
+    value: Any
     status: int = 200
     headers: dict[str, str] | None = None
 

@@ -186,7 +186,7 @@ async def known(request: Request, error: Exception) -> Response:
     """An error of the engine."""
     assert isinstance(error, errors.OncewardError)
     status = next((status for kind, status in _STATUS if isinstance(error, kind)), 500)
-    detail = " ".join(filter(None, (error.message, error.detail)))
+    detail: str | None = " ".join(filter(None, (error.message, error.detail)))
     if status >= 500:
         log.error("api_failed", request_id=request.state.request_id, error=error.message, detail=error.detail)
         # Where the database is, and as whom it is asked, is not for callers.
