@@ -50,6 +50,7 @@ check: $(READY) ## Run linter, types, import contracts, the schema snapshot and 
 	@$(ALONE) $(BIN)/python -m tools.reference --check
 	@$(ALONE) $(BIN)/python -m tools.cli_reference --check
 	@$(ALONE) $(BIN)/python -m tools.metrics_pages --check
+	@$(ALONE) $(BIN)/python -m tools.openapi --check
 	@echo "==> docs"
 	@$(ALONE) $(BIN)/python -m tools.docs
 

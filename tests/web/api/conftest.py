@@ -27,7 +27,8 @@ class Program:
         return self.ask("PUT", path, status, json=body).json()
 
     def ask(self, method: str, path: str, status: int | None = None, *, key: str | None = None, **more):
-        headers = {"Idempotency-Key": key} if key else {}
+        headers = {"Content-Type": "application/json"} if "content" in more else {}
+        headers |= {"Idempotency-Key": key} if key else {}
         answer = self.http.request(method, path, headers=headers, **more)
         wanted = {status} if status else {200, 201}
         assert answer.status_code in wanted, f"{method} {path}: {answer.status_code}\n{answer.text[:3000]}"

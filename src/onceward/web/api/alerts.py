@@ -61,14 +61,14 @@ async def ack_alert(
     caller: Operator,
     id: UUID,
     body: Annotated[Acknowledging, Body(default_factory=Acknowledging)],
-) -> Any:  # noqa: A002
+) -> Any:
     """Somebody looks after it: no more reminders."""
     call = calls.ack_alert(id, body.note)
     return {"changed": await web_of(request).database.run(caller.operating, call, writes=True)}
 
 
 @router.post("/alerts/{id}/close", summary="Close an alert", response_model=Changed)
-async def close_alert(request: Request, caller: Operator, id: UUID, body: Closing) -> Any:  # noqa: A002
+async def close_alert(request: Request, caller: Operator, id: UUID, body: Closing) -> Any:
     """It opens again when the monitor finds the same."""
     call = calls.close_alert(id, body.note)
     return {"changed": await web_of(request).database.run(caller.operating, call, writes=True)}

@@ -68,7 +68,7 @@ async def search_audit(
 
 
 @router.get("/jobs/{id}/audit", summary="The audit log of a job", response_model=Entries)
-async def audit_of_job(request: Request, caller: Reader, id: UUID) -> Any:  # noqa: A002
+async def audit_of_job(request: Request, caller: Reader, id: UUID) -> Any:
     """In order; entries of batches are among them. Empty for a job that the token may not see."""
     return {"entries": await web_of(request).database.run(caller.reading, calls.audit_of(id)), "next": None}
 

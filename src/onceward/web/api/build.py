@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import re
 from typing import TYPE_CHECKING, Any
 
 from fastapi import FastAPI
@@ -90,13 +92,30 @@ def described() -> FastAPI:
     )
     for name, (router, _) in _ROUTERS.items():
         app.include_router(router, tags=[name], responses=problems.RESPONSES)
+    app.state.methods_of = _methods_of
     app.add_route("/openapi.json", _openapi, include_in_schema=False)
     return app
 
 
 async def _openapi(request: Request) -> JSONResponse:
     """For everybody: it says what could be asked, and nothing about what there is."""
-    return JSONResponse(description(request.app))
+    return JSONResponse(await asyncio.to_thread(description, request.app))
+
+
+def _methods_of(request: Request) -> list[str]:
+    """What the address takes; the routes of one address are several."""
+    path = request.scope["path"].removeprefix(request.scope.get("root_path", ""))
+    # Names may have slashes, ids may not.
+    return sorted(
+        {
+            method.upper()
+            for template, operations in description(request.app)["paths"].items()
+            if re.fullmatch(
+                re.sub(r"\{\w+\}", lambda found: ".+" if found[0] == "{name}" else "[^/]+", template), path
+            )
+            for method in operations
+        }
+    )
 
 
 def description(app: FastAPI) -> dict[str, Any]:

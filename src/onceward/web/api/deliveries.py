@@ -78,7 +78,7 @@ async def decide_delivery(
     caller: Operator,
     id: UUID,
     body: Deciding,
-    idempotency_key: IdempotencyKey = None,  # noqa: A002
+    idempotency_key: IdempotencyKey = None,
 ) -> Response:
     """One that is uncertain or abandoned. The note and the name of the token are kept with it."""
 

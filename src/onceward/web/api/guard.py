@@ -161,7 +161,7 @@ class Guard:
             return
         headers.add_vary_header("Origin")
         origin = asked.get("origin")
-        if origin not in self._settings.origins:
+        if origin is None or origin not in self._settings.origins:
             return
         headers["access-control-allow-origin"] = origin
         headers["access-control-expose-headers"] = _SHOWN

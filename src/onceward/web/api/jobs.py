@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import time
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Annotated, Any, Literal
 from uuid import UUID
 
 from fastapi import APIRouter, Body, Query
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, ConfigDict, Field
 from starlette.requests import Request
 from starlette.responses import Response
 
@@ -17,14 +17,11 @@ from onceward import calls, jsonsafe
 from onceward.calls import browsing
 from onceward.client import AsyncClient
 from onceward.errors import UnknownJob
-from onceward.limits import use
-from onceward.model import FINISHED, AttemptInfo, Explanation, JobFilter, JobInfo, JobRef, Retry, StepInfo
+from onceward.model import FINISHED, AttemptInfo, Explanation, JobFilter, JobInfo, JobRef, StepInfo
 from onceward.model_web import FoundJob
-from onceward.requests import EnqueueOptions
 from onceward.web.api import problems
 from onceward.web.api.callers import Caller, Operator, Producer, Reader
 from onceward.web.api.fields import (
-    Duration,
     Flag,
     LaneName,
     Limit,
@@ -37,15 +34,14 @@ from onceward.web.api.fields import (
     Tenant,
     Text,
     When,
-    Whole,
     answer_of,
 )
+from onceward.web.api.new_jobs import ManyJobs, NewJob
 from onceward.web.api.once import REPLAYED, Done, IdempotencyKey, perform
 from onceward.web.context import web_of
 from onceward.web.database import Acting
 
 router = APIRouter()
-MOST_AT_ONCE = 1000
 # Of a wait, and of those who wait at the same time in this process.
 MOST_SECONDS = 60
 MOST_WAITING = 500
@@ -55,116 +51,6 @@ _ENDED = FINISHED | {"dead_letter"}
 
 
 # ---------------------------------------------------------------- what is sent
-
-
-class RetryPolicy(Sent):
-    """How failed attempts are repeated: waits, the last of which repeats; or base × factor ^ (attempt - 1), at most cap."""
-
-    waits: list[Duration] | None = Field(None, min_length=1, max_length=100)
-    base: Duration = 5
-    factor: float = Field(3.0, strict=True, ge=1, le=100, allow_inf_nan=False)
-    cap: Duration = 3600
-    jitter: Flag | None = None
-
-    def made(self) -> Retry:
-        return Retry(
-            waits=None if self.waits is None else [timedelta(seconds=wait) for wait in self.waits],
-            base=timedelta(seconds=self.base),
-            factor=self.factor,
-            cap=timedelta(seconds=self.cap),
-            jitter=self.jitter,
-        )
-
-
-class LimitUse(Sent):
-    """A limit that the job uses."""
-
-    limit: Name
-    tokens: Annotated[Whole, Field(ge=0, le=10**12)] | None = None
-    key: Text | None = None
-
-
-class _Options(Sent):
-    """Everything about a job but its task and payload; what is left out comes from the task, or from the engine."""
-
-    lane: LaneName | None = None
-    priority: Annotated[Whole, Field(ge=-1000, le=1000)] | None = None
-    run_at: When | None = Field(None, description="Not before this time.")
-    delay: Duration | None = Field(None, description="Not before so many seconds from now.")
-    expires_at: When | None = Field(None, description="Not started after this time.")
-    expires_in: Duration | None = Field(
-        None, description="Not started later than so many seconds after its time."
-    )
-    timeout: Annotated[Duration, Field(gt=0, le=2_592_000)] | None = None
-    concurrency_key: Text | None = None
-    concurrency_limit: Annotated[Whole, Field(ge=1, le=10_000)] | None = None
-    max_attempts: Annotated[Whole, Field(ge=1, le=1000)] | None = None
-    retry: RetryPolicy | None = None
-    headers: dict[Name, Text] | None = Field(None, max_length=50)
-    after: list[UUID] | None = Field(None, max_length=1000, description="Jobs that it waits for.")
-    after_policy: Literal["fail", "ignore", "compensate"] | None = None
-    limits: list[LimitUse] | None = Field(None, min_length=1, max_length=8)
-    key_window: Literal["live", "forever"] | Annotated[Duration, Field(gt=0)] | None = Field(
-        None, description="How long the key is taken: while the job lives, for ever, or for so many seconds."
-    )
-    tenant: Tenant | None = None
-
-    def options(self) -> EnqueueOptions:
-        given: dict[str, Any] = {
-            name: getattr(self, name)
-            for name in (
-                "lane", "priority", "run_at", "expires_at", "concurrency_key", "concurrency_limit", "max_attempts",
-                "headers", "after", "after_policy",
-            )
-        }  # fmt: skip
-        for name in ("delay", "expires_in", "timeout"):
-            value = getattr(self, name)
-            given[name] = None if value is None else timedelta(seconds=value)
-        window = self.key_window
-        given["key_window"] = timedelta(seconds=window) if isinstance(window, float | int) else window
-        given["retry"] = self.retry.made() if self.retry else None
-        given["limits"] = (
-            [use(u.limit, tokens=u.tokens, key=u.key) for u in self.limits] if self.limits else None
-        )
-        made: EnqueueOptions = {name: value for name, value in given.items() if value is not None}  # type: ignore[assignment] # names of EnqueueOptions
-        return made
-
-
-class NewJob(_Options):
-    """A job to enqueue."""
-
-    model_config = ConfigDict(
-        json_schema_extra={
-            "examples": [
-                {"task": "send_receipt", "payload": {"order": 1}, "key": "receipt-1"},
-                {"task": "build_report", "payload": {}, "lane": "reports", "delay": 60, "max_attempts": 3},
-            ]
-        }
-    )
-    task: Name
-    payload: Payload = Field(default_factory=dict)
-    key: Text | None = Field(None, description="The engine's own key: one job for each key and task.")
-
-
-class ManyJobs(_Options):
-    """Jobs of one task, all or none of them."""
-
-    model_config = ConfigDict(
-        json_schema_extra={
-            "examples": [
-                {"task": "send_receipt", "payloads": [{"order": 1}, {"order": 2}], "keys": ["r-1", "r-2"]}
-            ]
-        }
-    )
-    task: Name
-    payloads: list[Payload] = Field(min_length=1, max_length=MOST_AT_ONCE)
-    keys: list[Text | None] | None = Field(None, description="One for each payload, or null.")
-
-    @model_validator(mode="after")
-    def _as_many(self) -> ManyJobs:
-        if self.keys is not None and len(self.keys) != len(self.payloads):
-            raise ValueError(f"keys must be as many as payloads ({len(self.payloads)})")
-        return self
 
 
 class Cancelling(Sent):
@@ -310,9 +196,7 @@ async def enqueue_job(
 
     async def act(db: Acting) -> Done:
         client = _client(request, caller, body.task, rights.scope)
-        job = await client.enqueue(
-            body.task, body.payload, connection=db.connection, **{**body.options(), "key": body.key}
-        )
+        job = await client.enqueue(body.task, body.payload, connection=db.connection, **body.options())
         return _created(request, job)
 
     return await perform(request, rights, act, answers=Enqueued, key=idempotency_key)
@@ -378,7 +262,7 @@ async def find_jobs(
 
 
 @router.get("/jobs/{id}", summary="One job with its story", response_model=WholeJob)
-async def show_job(request: Request, caller: Reader, id: UUID) -> Any:  # noqa: A002 # the name in the address
+async def show_job(request: Request, caller: Reader, id: UUID) -> Any:
     """Attempts, steps, and why it does not run, or what became of it."""
     async with web_of(request).database.acting(caller.reading) as db:
         job = await db.run(calls.job(id))
@@ -403,7 +287,7 @@ _waiting = 0
 async def wait_for_job(
     request: Request,
     caller: Reader,
-    id: UUID,  # noqa: A002
+    id: UUID,
     timeout: Annotated[
         float, Query(ge=0, le=MOST_SECONDS, allow_inf_nan=False, description="Seconds to wait at most.")
     ] = 30.0,
@@ -466,7 +350,7 @@ async def cancel_job(
     caller: Operator,
     id: UUID,
     body: Annotated[Cancelling, Body(default_factory=Cancelling)],
-    idempotency_key: IdempotencyKey = None,  # noqa: A002
+    idempotency_key: IdempotencyKey = None,
 ) -> Response:
     """A job that waits is cancelled; the worker of one that runs is asked to stop."""
 
@@ -487,7 +371,7 @@ async def requeue_job(
     caller: Operator,
     id: UUID,
     body: Annotated[Requeueing, Body(default_factory=Requeueing)],
-    idempotency_key: IdempotencyKey = None,  # noqa: A002
+    idempotency_key: IdempotencyKey = None,
 ) -> Response:
     """A dead letter, or a job that was cancelled or resolved. The payload before an edit is kept."""
     payload = None if body.payload is None else jsonsafe.dumps(body.payload)
@@ -509,7 +393,7 @@ async def resolve_job(
     caller: Operator,
     id: UUID,
     body: Resolving,
-    idempotency_key: IdempotencyKey = None,  # noqa: A002
+    idempotency_key: IdempotencyKey = None,
 ) -> Response:
     """Somebody has dealt with it otherwise. The check of its task has to pass, unless it is overridden."""
 
@@ -530,7 +414,7 @@ async def run_job_now(
     request: Request,
     caller: Operator,
     id: UUID,
-    idempotency_key: IdempotencyKey = None,  # noqa: A002
+    idempotency_key: IdempotencyKey = None,
 ) -> Response:
     """A scheduled job, a retry among them, becomes ready."""
 

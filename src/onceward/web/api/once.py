@@ -21,7 +21,8 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
 from onceward import jsonsafe
-from onceward.calls import browsing, runs
+from onceward.calls import browsing
+from onceward.calls.runs import begin_run, finish_run
 from onceward.errors import is_busy
 from onceward.web.api.callers import Rights
 from onceward.web.api.problems import Field, Refused
@@ -56,7 +57,7 @@ REPLAYED: dict[str, Any] = {
 class Done:
     """What a request has done, and the status and headers that say so."""
 
-    value: object
+    value: Any
     status: int = 200
     headers: dict[str, str] | None = None
 
@@ -100,13 +101,13 @@ async def _once(
     run_key = f"http:{request.method} {request.scope['route'].path}:{key}"
     asked = _fingerprint(request)
     await db.run(browsing.wait_for_locks(PATIENCE))
-    begun = await db.run(runs.begin_run(run_key, "onceward web", lease=_LEASE, tenant=tenant, token=uuid4()))
+    begun = await db.run(begin_run(run_key, "onceward web", lease=_LEASE, tenant=tenant, token=uuid4()))
     # Only the wait for the key is short.
     await db.run(browsing.wait_for_locks(None))
     if begun.acquired:
         made = _shown(await act(db), answers)
         record = jsonsafe.dumps({"asked": asked, **made}, what="answer")
-        await db.run(runs.finish_run(run_key, begun.epoch, record, tenant=tenant))
+        await db.run(finish_run(run_key, begun.epoch, record, tenant=tenant))
         return _response(made)
     kept = begun.result
     if begun.state != "completed" or not isinstance(kept, dict):

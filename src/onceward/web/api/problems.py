@@ -13,7 +13,6 @@ from pydantic import Field as Described
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import Match
 
 from onceward import errors, jsonsafe, logs
 
@@ -154,15 +153,18 @@ RESPONSES: dict[int | str, dict[str, Any]] = {
 
 
 def describe(openapi: dict[str, Any]) -> None:
-    """Say that problems are problem+json; FastAPI takes every answer for application/json."""
+    """Say once what all operations may answer, and that problems are problem+json; FastAPI takes them for JSON."""
+    components = openapi["components"]
+    shared = components.setdefault("responses", {})
     for operations in openapi["paths"].values():
         for operation in operations.values():
             for status, response in operation["responses"].items():
-                content = response.get("content", {})
-                if status[0] in "45" and "application/json" in content:
-                    content[MEDIA] = content.pop("application/json")
+                if status[0] in "45":
+                    response["content"] = {MEDIA: {"schema": {"$ref": "#/components/schemas/Problem"}}}
+                    shared.setdefault(f"problem{status}", response)
+                    operation["responses"][status] = {"$ref": f"#/components/responses/problem{status}"}
     for unused in ("HTTPValidationError", "ValidationError"):
-        openapi["components"]["schemas"].pop(unused, None)
+        components["schemas"].pop(unused, None)
 
 
 def answer(request: Request, refused: Refused) -> Response:
@@ -184,7 +186,7 @@ async def known(request: Request, error: Exception) -> Response:
     """An error of the engine."""
     assert isinstance(error, errors.OncewardError)
     status = next((status for kind, status in _STATUS if isinstance(error, kind)), 500)
-    detail = " ".join(filter(None, (error.message, error.detail)))
+    detail: str | None = " ".join(filter(None, (error.message, error.detail)))
     if status >= 500:
         log.error("api_failed", request_id=request.state.request_id, error=error.message, detail=error.detail)
         # Where the database is, and as whom it is asked, is not for callers.
@@ -205,17 +207,13 @@ async def known(request: Request, error: Exception) -> Response:
 
 def _field_of(request: Request, error: errors.OncewardError) -> list[Field]:
     """The engine's messages begin with the argument that they are about."""
-    named = re.match(r"[a-z_]+", error.message)
-    if not named:
-        return []
-    name, rest = named[0], error.message[named.end() :].strip()
     sent = getattr(request.state, "sent", None)
-    hint = error.hint or "Correct it."
-    if isinstance(sent, dict) and name in sent:
-        return [Field(name, "body", rest, hint)]
-    if name in request.query_params:
-        return [Field(name, "query", rest, hint)]
-    return []
+    places = dict.fromkeys(request.query_params, "query")
+    if isinstance(sent, dict):
+        places |= dict.fromkeys(sent, "body")
+    words = ["spec"] if error.message.startswith("cron field") else re.findall(r"[a-z_]+", error.message)[:4]
+    named = next((word for word in words if word in places), None)
+    return [Field(named, places[named], error.message, error.hint or "Correct it.")] if named else []
 
 
 def _hyphened(name: str) -> str:
@@ -256,22 +254,10 @@ async def invalid(request: Request, error: Exception) -> Response:
 async def http(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
     code, title, hint = _WORDS.get(error.status_code, ("refused", "The request was refused.", None))
-    headers = dict(error.headers or {})
+    headers = {name.lower(): value for name, value in (error.headers or {}).items()}
     if error.status_code == 405:
-        headers["allow"] = ", ".join(_methods(request))
+        headers["allow"] = ", ".join(request.app.state.methods_of(request))
     return answer(request, Refused(error.status_code, code, title, hint=hint, headers=headers))
-
-
-def _methods(request: Request) -> list[str]:
-    """What the address takes; routes of one address are several."""
-    return sorted(
-        {
-            method
-            for route in request.app.routes
-            if route.matches(request.scope)[0] is not Match.NONE
-            for method in getattr(route, "methods", None) or ()
-        }
-    )
 
 
 async def unstorable(request: Request, error: Exception) -> Response:

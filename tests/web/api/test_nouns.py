@@ -1,0 +1,143 @@
+"""Lanes, schedules, limits, events, dead letters, deliveries, alerts and the audit log over HTTP."""
+
+from __future__ import annotations
+
+import json
+
+from onceward.audit.verifier import problem as proof_problem
+
+NOWHERE = "01936f00-0000-7000-8000-000000000000"
+
+
+def test_lanes_show_what_waits_in_them(db, everything):
+    db.enqueue()
+    (lane,) = everything.get("/lanes")["lanes"]
+    assert (lane["name"], lane["ready"], lane["paused"]) == ("default", 1, False)
+    assert everything.post("/lanes/default/pause") == {"changed": True}
+    assert everything.post("/lanes/default/resume") == {"changed": True}
+    assert everything.post("/lanes/nowhere/pause", status=404)["code"] == "OW002"
+
+
+def test_a_schedule_is_added_changed_paused_run_and_dropped(db, everything):
+    sent = {
+        "task": "report",
+        "spec": "0 7 * * mon-fri",
+        "zone": "Europe/Berlin",
+        "payload": {"a": 1},
+        "jitter": 30,
+    }
+    assert everything.put("/schedules/eu/report", sent)["outcome"] == "created"
+    assert everything.put("/schedules/eu/report", sent)["outcome"] == "unchanged"
+    assert (
+        everything.put("/schedules/eu/report", {**sent, "lane": "default", "priority": 3})["outcome"]
+        == "changed"
+    )
+    (schedule,) = everything.get("/schedules", name="eu/report")["schedules"]
+    assert (schedule["priority"], schedule["jitter"], schedule["payload"]) == (3, 30.0, {"a": 1})
+    assert everything.post("/schedules/eu/report/pause", {"reason": "holiday"}) == {"changed": True}
+    assert everything.post("/schedules/eu/report/resume") == {"changed": True}
+    fired = everything.post("/schedules/eu/report/run", key="once")["job_id"]
+    assert everything.post("/schedules/eu/report/run", key="once")["job_id"] == fired
+    assert db.value("select count(*) from onceward.jobs") == 1
+    everything.ask("DELETE", "/schedules/eu/report", 204)
+    assert everything.ask("DELETE", "/schedules/eu/report", 404).json()["code"] == "OW020"
+    wrong = everything.put("/schedules/x", {**sent, "spec": "every now and then"}, 422)
+    assert wrong["errors"][0]["field"] == "spec"
+
+
+def test_a_spec_is_tried_before_it_is_scheduled(everything):
+    ticks = everything.get(
+        "/next-ticks", spec="30 2 * * *", zone="Europe/Berlin", after="2026-03-28T12:00:00Z", count=2
+    )["ticks"]
+    assert [tick["fire_at"] for tick in ticks] == ["2026-03-29T01:00:00Z", "2026-03-30T00:30:00Z"]
+    assert everything.get("/next-ticks", 422, spec="61 * * * *")["errors"]
+
+
+def test_a_limit_is_set_taken_of_settled_paused_and_dropped(db, everything):
+    assert everything.put(
+        "/limits/openai", {"requests": 2, "burst": 2, "tokens": 100, "tokens_burst": 100, "slots": 1}
+    ) == {"changed": True}
+    hold = everything.post("/limits/openai/acquire", {"tokens": 60}, 200, key="call-1")
+    assert hold["hold_id"]
+    assert everything.post("/limits/openai/acquire", {"tokens": 60}, 200, key="call-1") == hold
+    none = everything.post("/limits/openai/acquire", {"tokens": 10})
+    assert none["hold_id"] is None
+    assert none["reason"]
+    everything.post(f"/holds/{hold['hold_id']}/settle", {"tokens": 10})
+    assert everything.post(f"/holds/{hold['hold_id']}/release") == {"changed": True}
+    assert everything.post(f"/holds/{hold['hold_id']}/release") == {"changed": False}
+    (limit,) = everything.get("/limits")["limits"]
+    assert (limit["weight_left"], limit["slots_held"]) == (90, 0)
+    assert everything.post("/limits/openai/pause", {"seconds": 30, "reason": "429"})["until"]
+    assert everything.post("/limits/openai/resume") == {"changed": True}
+    assert everything.post("/limits/openai/acquire", {"tokens": 1000}, 422)["code"] == "OW031"
+    everything.ask("DELETE", "/limits/openai", 204)
+    assert everything.post("/limits/openai/acquire", {}, 404)["code"] == "OW030"
+    assert "needs requests" in everything.put("/limits/none", {}, 422)["errors"][0]["message"]
+
+
+def test_an_event_is_emitted_once(db, everything):
+    assert everything.post("/events", {"name": "payment:17", "payload": {"paid": True}}) == {"created": True}
+    assert everything.post("/events", {"name": "payment:17"}) == {"created": False}
+    assert db.value("select payload from onceward.events") == {"paid": True}
+
+
+def test_dead_letters_are_grouped_requeued_and_resolved(db, everything):
+    for number in range(3):
+        db.dead_letter(payload={"n": number})
+    (group,) = everything.get("/dead-letters/groups")["groups"]
+    assert (group["count"], group["task"]) == (3, "ocr")
+    listed = everything.get("/dead-letters", fingerprint=group["fingerprint"], limit=2)
+    assert (listed["count"], len(listed["dead_letters"])) == (3, 2)
+    assert "payload" not in listed["dead_letters"][0]
+    assert everything.post("/dead-letters/requeue", {}, 422)["errors"][0]["field"] == "everything"
+    done = everything.post("/dead-letters/resolve", {"task": "ocr", "most": 1, "note": "paid by hand"})
+    assert (done["done"], done["gone"], done["failed"]) == (1, 0, 0)
+    assert everything.post("/dead-letters/requeue", {"everything": True, "per_minute": 1})["done"] == 2
+    assert sorted(db.states().values()) == ["ready", "resolved", "scheduled"]
+
+
+def test_deliveries_are_listed_and_decided_about(db, everything):
+    db.run(
+        'select onceward.deliver(\'email\', \'receipt-1\', \'{"to": "a@example.com", "subject": "s", "text": "t"}\')'
+    )
+    (delivery,) = everything.get("/deliveries", kind="email")["deliveries"]
+    assert (delivery["key"], delivery["state"]) == ("receipt-1", "pending")
+    assert everything.get("/deliveries", state="uncertain") == {"deliveries": [], "next": None}
+    refused = everything.post(
+        f"/deliveries/{delivery['id']}/decide", {"decision": "sent", "note": "seen"}, 409
+    )
+    assert refused["code"] == "OW007"
+    everything.post(f"/deliveries/{NOWHERE}/decide", {"decision": "sent", "note": "seen"}, 404)
+
+
+def test_alerts_are_listed_acknowledged_and_closed(db, everything):
+    assert everything.get("/alerts") == {"alerts": []}
+    assert everything.post(f"/alerts/{NOWHERE}/ack", status=404)["code"] == "OW039"
+    for _ in range(2):
+        db.dead_letter()
+        db.run("select onceward.run_monitor(name) from onceward.monitors where name = 'dead_letters'")
+        db.clock.advance("1 hour")
+    alerts = everything.get("/alerts")["alerts"]
+    assert alerts, "no monitor raised anything"
+    assert everything.post(f"/alerts/{alerts[0]['id']}/ack", {"note": "mine"}) == {"changed": True}
+    assert everything.get("/alerts", state="acknowledged")["alerts"][0]["acked_by"] == "token ci"
+    assert everything.post(f"/alerts/{alerts[0]['id']}/close", {"note": "over"}) == {"changed": True}
+
+
+def test_the_audit_log_is_searched_and_an_entry_is_proved(db, everything, program):
+    job = everything.post("/jobs", {"task": "t", "delay": 60}, 201)["id"]
+    everything.post(f"/jobs/{job}/cancel", {"reason": "no need"})
+    page = everything.get("/audit", limit=1)
+    entry = everything.get(f"/jobs/{job}/audit")["entries"][-1]
+    assert entry["actor"] == "token ci"
+    assert page["next"] is None or page["next"] == page["entries"][0]["seq"]
+    assert everything.get(f"/audit/{entry['seq']}/proof", 409)["code"] == "OW007"
+    db.clock.advance("1 hour")
+    db.run("select onceward.seal()")
+    proved = everything.get(f"/audit/{entry['seq']}/proof")
+    assert proof_problem(proved["proof"], proved["checkpoint"], None) is None
+    forged = json.loads(json.dumps(proved["proof"]).replace("no need", "a need"))
+    assert proof_problem(forged, proved["checkpoint"], None) is not None
+    everything.get("/audit/999999/proof", 404)
+    program("read", tenant="acme").get(f"/audit/{entry['seq']}/proof", 403)
