@@ -77,7 +77,9 @@ async def show(request: Request) -> Response:
         delivery = await db.run(calls.delivery(job_id)) if job.task == "onceward.deliver" else None
         together = await db.run(calls.workflow_jobs(job.workflow_id, MOST_JOBS + 1, tenant=job.tenant))
         waits = await db.run(calls.open_jobs(job.after or [], 5)) if job.awaits == "jobs" else (0, [])
-        lane = next((lane for lane in await db.run(calls.lanes()) if lane.name == job.lane), None)
+        # Whether it is paused matters to a job that waits in it; its counts look at every live job.
+        lanes = await db.run(calls.lanes()) if job.state == "ready" else []
+        lane = next((lane for lane in lanes if lane.name == job.lane), None)
         workers = await db.run(calls.workers())
     drawn = graph.layout(together[:MOST_JOBS], job.id) if len(together) > 1 else None
     return layout.render(
