@@ -14,7 +14,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.text import Text
 
-from onceward import calls, install, logs
+from onceward import install, logs
 from onceward.app import Onceward
 from onceward.calls import access
 from onceward.client import Client
@@ -66,7 +66,9 @@ def run(settings: UpSettings, app: Onceward) -> int:
         check_may_listen(web, settings.host)
         address = f"http://{'localhost' if is_loopback(settings.host) else settings.host}:{port}"
         worker = WorkerProcess(settings.target, dsn)
-        server = make_server(web, started=lambda: _greet(console, address, link, worker.log_file, settings))
+        server = make_server(
+            web, started=lambda: _greet(address, link, worker.log_file, anybody_reads=web.local_reading)
+        )
 
         async def main() -> None:
             async with _beside(worker):
@@ -92,7 +94,6 @@ def _link(dsn: str) -> str:
         if OPERATOR not in known:
             client.run(access.add_operator(OPERATOR, "admin"))
         client.run(access.create_link(OPERATOR, secrets.digest(secret), LINK_LIFE))
-        client.run(calls.now())
     return secret
 
 
@@ -121,19 +122,18 @@ async def _fill(web: object, sections: list[Section]) -> None:
         await fill(web)
 
 
-def _greet(console: Console, address: str, link: str, log_file: Path, settings: UpSettings) -> None:
+def _greet(address: str, link: str, log_file: Path, *, anybody_reads: bool) -> None:
     show = Console(highlight=False, emoji=False)
     show.print(Text.assemble("\n", ("Onceward is up.", "bold"), " Open this link; it signs you in, once:\n"))
     # Printed whole, so that a terminal makes it a link and a program finds it.
     show.print(Text(f"  {address}/sign-in?link={link}", style="bold cyan"), soft_wrap=True)
-    rows = [
-        ("Look without signing in", address) if is_loopback(settings.host) else None,
-        ("Another link", f"onceward operator link {OPERATOR} --address {address}"),
-        ("Log of the worker", shlex.quote(str(log_file))),
-        ("Stop", "Ctrl-C"),
-    ]
     show.print()
-    for row in rows:
-        if row is not None:
-            show.print(Text.assemble((f"  {row[0]:<25}", "dim"), row[1]), soft_wrap=True)
-    console.file.flush()
+    rows = {
+        **({"Look without signing in": address} if anybody_reads else {}),
+        "Another link": f"onceward operator link {OPERATOR} --address {address}",
+        "Log of the worker": shlex.quote(str(log_file)),
+        "Stop": "Ctrl-C",
+    }
+    for title, text in rows.items():
+        show.print(Text.assemble((f"  {title:<25}", "dim"), text), soft_wrap=True)
+    show.file.flush()

@@ -38,7 +38,7 @@ async def jobs(request: Request) -> Response:
         # A page that is not full has been looked for to the end, or as far as one search goes.
         stopped_at = await db.run(browsing.scan_end(wanted)) if len(rows) <= PAGE else None
         count = await _count(db, query, wanted)
-        lanes = [lane.name for lane in await db.run(calls.lanes())]
+        lanes = await db.run(browsing.lane_names())
         tasks = await db.run(calls.task_names())
     following = rows[PAGE - 1].id if len(rows) > PAGE else stopped_at
     return layout.render(

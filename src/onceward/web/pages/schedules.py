@@ -11,6 +11,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from onceward import calls, jsonsafe
+from onceward.calls import browsing
 from onceward.errors import InvalidArgument, OncewardError, UnknownSchedule
 from onceward.model_schedules import NextTick, ScheduleInfo
 from onceward.web import jsonview, layout, tables
@@ -109,7 +110,7 @@ async def _editor(
     found = dict(problems or {})
     async with web_of(request).database.acting(identity_of(request)) as db:
         shown = await layout.frame(db)
-        lanes = [lane.name for lane in await db.run(calls.lanes())]
+        lanes = await db.run(browsing.lane_names())
         tasks = await db.run(calls.task_names())
         coming: list[NextTick] = []
         try:
