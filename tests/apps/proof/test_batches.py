@@ -9,7 +9,7 @@ from decimal import Decimal
 
 import pytest
 
-from tests.apps.proof.conftest import DAY
+from tests.apps.proof.stage import DAY
 
 
 def test_a_batch_is_created_with_everything_that_the_contract_names(sql):

@@ -11,8 +11,8 @@ import pytest
 from psycopg.rows import namedtuple_row
 
 from onceward.worker import Worker
-from tests.apps.proof.conftest import DAY
 from tests.apps.proof.load import measure
+from tests.apps.proof.stage import DAY
 
 pytestmark = [pytest.mark.race, pytest.mark.slow]
 BATCHES = 24

@@ -7,7 +7,7 @@ import threading
 import pytest
 from psycopg.types.json import Jsonb
 
-from tests.apps.proof.conftest import PASSING
+from tests.apps.proof.stage import PASSING
 
 FAILING = [{**PASSING[0], "result": "Detected", "passed": False}, PASSING[1]]
 

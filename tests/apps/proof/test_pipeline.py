@@ -18,7 +18,7 @@ from onceward.deliveries import Smtp
 from onceward_apps.proof import outside
 from onceward_apps.proof.drawing import label_pdf
 from onceward_apps.proof.routes import Routes
-from tests.apps.proof.conftest import DAY
+from tests.apps.proof.stage import DAY
 from tests.apps.proof.test_work import FLAGS, flags
 
 pytestmark = pytest.mark.slow
@@ -42,8 +42,10 @@ def mails(proof):
     return [mail.message for mail in proof.mail.kept]
 
 
-def alerts(proof):
-    return [(hit.path, hit.json["text"]) for hit in proof.chat.kept]
+def alerts(proof, title="Proof Job Dead Letter"):
+    """Of one kind: the monitor may run meanwhile and tell its own."""
+    told = [(hit.path, hit.json["text"]) for hit in proof.chat.kept]
+    return [(path, text) for path, text in told if title in text]
 
 
 def after_retry(proof, app=None):
@@ -353,9 +355,10 @@ def test_the_monitor_tells_of_a_dead_letter_once_an_hour(proof):
     for _ in range(6):
         proof.clock.advance("5 min")
         proof.drain()
-    told = alerts(proof)
+    told = alerts(proof, "Proof System: Dead Letter Jobs")
+    # Half an hour touches at most two hours.
     assert 1 <= len(told) <= 2
-    assert all(path == "/ops-urgent" and "Dead Letter Jobs" in text for path, text in told)
+    assert {path for path, _ in told} == {"/ops-urgent"}
     assert proof.one("select count(*) from raw_ops.monitoring_runs where alert_triggered") >= 5
 
 

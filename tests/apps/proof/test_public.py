@@ -6,7 +6,7 @@ import psycopg
 import pytest
 from psycopg.types.json import Jsonb
 
-from tests.apps.proof.conftest import DAY
+from tests.apps.proof.stage import DAY
 
 TABLES = [
     "config", "products", "formulations", "batch_counters", "batches", "proof_job_links", "proof_claims", "lab_parameters",

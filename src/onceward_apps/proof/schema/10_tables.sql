@@ -9,6 +9,9 @@ begin
   end if;
 exception
   when duplicate_object or unique_violation then null;  -- another installer was faster
+  when insufficient_privilege then
+    raise exception 'role "anon" does not exist'
+      using errcode = 'undefined_object', hint = 'Ask an administrator to run: create role anon nologin;';
 end;
 $$;
 

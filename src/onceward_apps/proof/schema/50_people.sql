@@ -83,6 +83,8 @@ declare
   v_missing text[];
   v_error   text;
 begin
+  -- Whoever decides second sees what the first has decided.
+  perform from raw_ops.proof_job_links as l where l.job_id = p_job_id for update;
   select p.state, p.batch_id, b.batch_code into v_state, v_batch, v_code
     from raw_ops.proof_jobs as p join raw_ops.batches as b on b.id = p.batch_id
    where p.id = p_job_id;
@@ -121,6 +123,7 @@ declare
   v_code  text;
   v_error text;
 begin
+  perform from raw_ops.proof_job_links as l where l.job_id = p_job_id for update;
   select p.state, p.batch_id, b.batch_code into v_state, v_batch, v_code
     from raw_ops.proof_jobs as p join raw_ops.batches as b on b.id = p.batch_id
    where p.id = p_job_id;
