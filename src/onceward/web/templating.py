@@ -49,6 +49,9 @@ def make(sections: Sequence[Section] = ()) -> Environment:
         short_id=words.short_id,
         ago=words.ago,
         slot=words.slot,
+        compact=words.compact,
+        measure=words.measure,
+        size=words.size,
     )
     environment.globals.update(
         ui=Components(environment),
