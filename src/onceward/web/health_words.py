@@ -33,23 +33,24 @@ class Health:
     troubles: list[Trouble]
 
 
-def judge(
-    lanes: Sequence[LaneInfo],
-    workers: Sequence[WorkerInfo],
-    now: datetime,
-    *,
-    done: int,
-    about: bool,
-    uncertain: int,
-    limits: Sequence[LimitInfo] = (),
-    alerts: Sequence[AlertInfo] = (),
-) -> Health:
-    """`alerts` are those that nobody looks after, the worst first."""
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """What is looked at.  `alerts` are those that nobody looks after, the worst first."""
+
+    lanes: Sequence[LaneInfo]
+    workers: Sequence[WorkerInfo]
+    uncertain: int = 0
+    limits: Sequence[LimitInfo] = ()
+    alerts: Sequence[AlertInfo] = ()
+
+
+def judge(seen: Seen, now: datetime, *, done: int, about: bool) -> Health:
+    lanes = seen.lanes
     troubles = [
-        *_alerting(alerts),
-        *_standing_still(lanes, workers, now),
-        *_waiting_for_people(lanes, uncertain),
-        *_paused_limits(limits, now),
+        *_alerting(seen.alerts),
+        *_standing_still(lanes, seen.workers, now),
+        *_waiting_for_people(lanes, seen.uncertain),
+        *_paused_limits(seen.limits, now),
     ]
     # What stands still comes first.
     troubles.sort(key=lambda trouble: trouble.tone != "bad")

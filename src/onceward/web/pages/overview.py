@@ -18,6 +18,7 @@ from onceward.model_web import Activity
 from onceward.web import health_words, layout
 from onceward.web.charts import Point
 from onceward.web.context import identity_of, web_of
+from onceward.web.health_words import Seen
 
 MINUTES = 60
 # Alerts by name; the others are on their page.
@@ -54,10 +55,8 @@ async def overview(request: Request) -> Response:
     return layout.render(
         request, "pages/overview.html", shown,
         health=health_words.judge(
-            lanes, workers, shown.now, done=done, about=about, uncertain=shown.counts["uncertain"], limits=limits,
-            alerts=alerts,
+            Seen(lanes, workers, shown.counts["uncertain"], limits, alerts), shown.now, done=done, about=about
         ),
-        alerts=alerts,
         points=by_minute, done=done, failed=failed, about=about, lines=lines,
         busiest=max((point.done for line in lines for point in line.points), default=0),
         ready=sum(lane.ready for lane in lanes), running=sum(lane.running for lane in lanes),
