@@ -15,14 +15,16 @@ ALONE := env -u ONCEWARD_DSN -u PGHOST -u PGHOSTADDR -u PGPORT -u PGSERVICE -u P
 help: ## Show these targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-6s  %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-demo: $(READY) ## Watch jobs run, fail, retry and return, on the embedded PostgreSQL
-	@$(BIN)/onceward demo
+demo: $(READY) ## Start everything with a sample shop, and print a link to the web pages; PORT chooses the port
+	@$(BIN)/onceward up
 
 test: check ## Run every check, all tests, then the crash tests (about twenty minutes)
 	@echo "==> PostgreSQL 15"
 	@tools/postgres15.sh > .venv/.postgres15
+	@echo "==> Chromium"
+	@tools/chromium.sh > .venv/.chromium
 	@echo "==> tests"
-	@ONCEWARD_TEST_PG15_BIN="$$(cat .venv/.postgres15)" \
+	@ONCEWARD_TEST_PG15_BIN="$$(cat .venv/.postgres15)" ONCEWARD_TEST_CHROMIUM="$$(cat .venv/.chromium)" \
 		$(ALONE) $(BIN)/pytest -n $(JOBS) --dist loadfile -m "not crash" $(ARGS)
 	@if [ -s .venv/.postgres15 ]; then \
 		echo "==> the SQL contract and the SDK on PostgreSQL 15" && \

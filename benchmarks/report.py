@@ -16,6 +16,7 @@ SECTIONS = {
     "An old snapshot": ("horizon",),
     "Concurrency keys": ("keys",),
     "Steps": ("steps",),
+    "The audit log": ("audit",),
     "Cost": ("log", "import"),
 }
 NOTES = {
@@ -30,6 +31,7 @@ NOTES = {
     "Concurrency keys": "Every job is blocked at first, and each finish lets the next one of its key in.",
     "Steps": "Each step is a statement and a commit of its own. "
     "What sleeps, or waits for an event or for other jobs, sends none at all.",
+    "The audit log": "By default it has the ends of jobs, which every other figure here includes; a lane may have every transition.",
     "Cost": "Write-ahead log is what replication and backups carry.",
 }
 MARKS = {True: "yes", False: "**no**", None: "not measured"}

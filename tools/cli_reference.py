@@ -33,6 +33,7 @@ from onceward.model import (
     WorkflowInfo,
     WorkflowJob,
 )
+from onceward.model_audit import AuditEntry
 from onceward.model_limits import BoundInfo, LimitInfo, ShareInfo
 from onceward.model_monitors import (
     AlertInfo,
@@ -47,6 +48,7 @@ from onceward.model_monitors import (
     ThresholdInfo,
 )
 from onceward.model_schedules import NextTick, RunInfo, ScheduleChange, ScheduleInfo, TickInfo
+from onceward.model_web import OperatorInfo, TokenInfo
 
 TARGET = Path("docs/reference/cli.md")
 
@@ -123,12 +125,22 @@ STATUS = {
 OUTCOME = {"id": "UUID", "state": "string", "result": "JSON", "last_error": "JSON", "note": "string or null"}
 CHANGED = {"id": "UUID", "state": "string"}
 COUNTED = {"id": "UUID", "jobs": "integer"}
+AUDIT_STATUS = {
+    "seals": "integer", "sealed": "integer", "unsealed": "integer", "held": "integer", "unsealed_since": "time or null",
+    "sealed_at": "time or null", "head": "string", "root": "string", "log": "string", "restored": "boolean",
+}  # fmt: skip
+VERIFICATION = {
+    "seals": "integer", "entries": "integer", "unsealed": "integer", "dropped_before": "string or null", "dropped": "integer",
+    "checkpoints": "integer", "findings": "array", "more_findings": "integer",
+}  # fmt: skip
 SHAPES: dict[str, list[tuple[str, Shape]]] = {
     "onceward db status": [("", (STATUS, False))],
     "onceward db check": [("", (Finding, True))],
     "onceward doctor": [("", (Finding, True))],
     "onceward workers": [("", (WorkerInfo, True))],
     "onceward metrics": [("", (Sample, True))],
+    "onceward operator list": [("", (OperatorInfo, True))],
+    "onceward token list": [("", (TokenInfo, True))],
     "onceward job list": [("", (JobInfo, True)), (" with `--count`", ({"count": "integer"}, False))],
     "onceward job show": [
         (
@@ -218,6 +230,26 @@ SHAPES: dict[str, list[tuple[str, Shape]]] = {
     "onceward retention show": [("", (RetentionInfo, True))],
     "onceward retention run": [("", (Removed, True))],
     "onceward legal-hold list": [("", (LegalHoldInfo, True))],
+    "onceward audit list": [("", (AuditEntry, True))],
+    "onceward audit show": [("", ({**record(AuditEntry), "seal": "integer or null"}, False))],
+    "onceward audit status": [("", (AUDIT_STATUS, False))],
+    "onceward audit seal": [("", ({"seals": "integer", "entries": "integer"}, False))],
+    "onceward audit verify": [
+        ("", ({"whole": "boolean", **VERIFICATION}, False)),
+        (
+            ", its `findings`",
+            (
+                {
+                    "kind": "string",
+                    "seal": "integer or null",
+                    "entry": "integer or null",
+                    "detail": "string",
+                    "day": "string or null",
+                },
+                True,
+            ),
+        ),
+    ],
 }
 
 

@@ -215,3 +215,15 @@ def test_the_verifier_works_alone(log, keys, tmp_path):
     assert (forged.returncode, forged.stdout) == (1, "NOT PROVED: the entry is not in the seal\n")
     assert nonsense.returncode == 1
     assert nonsense.stdout.startswith("NOT PROVED: the files cannot be read")
+
+
+@pytest.mark.slow
+def test_the_verifier_runs_as_a_module_without_a_warning(log, tmp_path):
+    kept = checkpoint(log)
+    (tmp_path / "proof.json").write_text(json.dumps(make_proof(runner(log.conn), 12, kept)))
+    (tmp_path / "checkpoint.json").write_text(json.dumps(kept))
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-m", "onceward.audit.verifier", "proof.json", "checkpoint.json"],
+        cwd=tmp_path, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert (done.returncode, done.stderr) == (0, "")

@@ -31,10 +31,12 @@ def test_the_commands_are_those_that_are_promised():
         f"onceward {path}".strip()
         for path in (
             "", "db", "db init", "db upgrade", "db status", "db sql", "db check", "db dsn", "db stop", "doctor", "worker", "workers", "metrics",
+            "operator", "operator add", "operator list", "operator link", "operator disable",
+            "token", "token create", "token list", "token revoke", "up", "web",
             "job", "job list", "job show", "job explain", "job enqueue", "job cancel", "job requeue", "job resolve", "job wait", "job run-now",
             "step", "step list", "step partial", "event", "event emit", "event list",
             "workflow", "workflow list", "workflow show", "workflow enqueue", "workflow cancel", "workflow requeue",
-            "lane", "lane list", "lane explain", "lane add", "lane pause", "lane resume",
+            "lane", "lane list", "lane explain", "lane add", "lane pause", "lane resume", "lane audit",
             "schedule", "schedule list", "schedule show", "schedule add", "schedule pause", "schedule resume", "schedule run",
             "schedule drop", "schedule preview", "schedule export", "run", "run list", "run show",
             "dead-letter", "dead-letter list", "dead-letter show", "dead-letter requeue", "dead-letter resolve",
@@ -43,6 +45,8 @@ def test_the_commands_are_those_that_are_promised():
             "monitor drop", "alert", "alert list", "alert show", "alert ack", "alert close", "alert silence", "alert silences",
             "alert unsilence", "channel", "channel list", "channel add", "channel test", "channel drop",
             "retention", "retention show", "retention set", "retention run", "legal-hold", "hold list", "hold add", "hold release",
+            "audit", "audit list", "audit show", "audit status", "audit seal", "audit verify", "audit checkpoint", "audit proof",
+            "audit keygen", "audit drop",
             "demo", "bench",
         )
     }  # fmt: skip

@@ -44,7 +44,7 @@ def test_anything_but_one_recipient_is_refused_without_repeating_it(to):
     "wrong",
     [{"subject": "a\r\nBcc: canary@example.com"}, {"subject": "canary" * 100}, {"subject": ""}, {"text": None},
      {"text": "canary\x00"}, {"sender": "canary"}, {"reply_to": "canary"}, {"attachments": ["canary"]},
-     {"attachments": [Attachment("canary\n.txt", b"")]}],
+     {"attachments": [Attachment("canary\n.txt", b"")]}, {"attachments": [Attachment("a", b"", content_id="canary>")]}],
 )  # fmt: skip
 def test_bad_fields_are_refused_without_repeating_them(wrong):
     with pytest.raises(InvalidArgument) as raised:
@@ -73,6 +73,39 @@ def test_a_message_with_everything_is_the_same_in_every_try():
     (attached,) = first.iter_attachments()
     assert (attached.get_filename(), attached.get_content()) == ("é.pdf", b"%PDF")
     assert first.as_bytes().isascii()
+
+
+def test_pictures_with_a_content_id_belong_to_the_html_and_files_stay_beside_it():
+    content = email({
+        **GIVEN, "html": '<img src="cid:code">', "attachments": [
+            Attachment("a.pdf", b"%PDF", "application/pdf"), Attachment("code.png", b"png", "image/png", content_id="code"),
+            Attachment("logo.png", b"logo", "image/png", content_id="logo"),
+        ],
+    })  # fmt: skip
+
+    first, second = (build(outgoing(content, tries=n), ("x@example.com", "")) for n in (1, 2))
+
+    assert first.as_bytes() == second.as_bytes()
+    shape = [part.get_content_type() for part in first.walk()]
+    assert shape == [
+        "multipart/mixed", "multipart/alternative", "text/plain", "multipart/related", "text/html", "image/png",
+        "image/png", "application/pdf",
+    ]  # fmt: skip
+    pictures = [part for part in first.walk() if part.get_content_type() == "image/png"]
+    assert [part["Content-ID"] for part in pictures] == ["<code>", "<logo>"]
+    assert [part.get_content_disposition() for part in pictures] == ["inline", "inline"]
+    assert [part.get_content() for part in pictures] == [b"png", b"logo"]
+    assert [part.get_filename() for part in first.iter_attachments()] == ["a.pdf"]
+
+
+def test_a_picture_without_html_is_a_file():
+    content = email(
+        {**GIVEN, "attachments": [Attachment("code.png", b"png", "image/png", content_id="code")]}
+    )
+
+    (attached,) = build(outgoing(content), ("x@example.com", "")).iter_attachments()
+
+    assert attached.get_filename() == "code.png"
 
 
 def test_the_outbox_holds_one_whole_file_per_delivery(tmp_path):

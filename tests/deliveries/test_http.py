@@ -107,7 +107,10 @@ def test_resend_gets_the_same_idempotency_key_in_every_try_and_the_whole_mail(ht
     provider = Resend("key", "Shop <shop@example.com>", http_sink.url)
     mail = {
         **MAIL, "to_name": "Jane", "html": "<p>Hello</p>", "reply_to": "help@example.com",
-        "attachments": [{"filename": "a.txt", "type": "text/plain", "content": "aGk="}],
+        "attachments": [
+            {"filename": "a.txt", "type": "text/plain", "content": "aGk="},
+            {"filename": "b.png", "type": "image/png", "content": "aGk=", "content_id": "code"},
+        ],
     }  # fmt: skip
 
     first, second = send(provider, mail), send(provider, mail, tries=2)
@@ -120,7 +123,10 @@ def test_resend_gets_the_same_idempotency_key_in_every_try_and_the_whole_mail(ht
     assert one.body == two.body
     assert one.json["from"] == "Shop <shop@example.com>"
     assert one.json["to"] == ["Jane <jane@example.com>"]
-    assert one.json["attachments"] == [{"filename": "a.txt", "content": "aGk=", "content_type": "text/plain"}]
+    assert one.json["attachments"] == [
+        {"filename": "a.txt", "content": "aGk=", "content_type": "text/plain"},
+        {"filename": "b.png", "content": "aGk=", "content_type": "image/png", "content_id": "code"},
+    ]
 
 
 def test_slack_and_telegram_send_what_they_were_given(http_sink):

@@ -11,6 +11,7 @@ from pydantic import BaseModel
 
 from onceward import Job, Onceward, Retry
 from onceward.errors import EventTimeout, JobsFailed, PermanentFailure
+from onceward.worker.steps import Tries
 
 NOW = Retry(waits=[timedelta(0)])
 
@@ -433,3 +434,14 @@ def test_the_ids_of_children_are_ids(app, kit):
     job = client.enqueue(tree)
     kit.drain(app)
     assert client.wait(job) is True
+
+
+@pytest.mark.parametrize(
+    ("asked", "waited"),
+    [(None, 2.0), (1, 2.0), (5, 5), (3600, 60.0), ("5", 2.0)],
+    ids=["nothing", "less", "more", "too much", "no number"],
+)
+def test_a_try_waits_as_long_as_the_error_asks_within_reason(asked, waited):
+    error = ConnectionError("429")
+    error.retry_after = asked
+    assert Tries(3, [1.0, 2.0], None, (Exception,)).wait(2, error) == waited

@@ -87,3 +87,15 @@ def test_the_pulse_changes_with_what_the_caller_sees_and_only_then(db):
     assert after != before
     db.cancel(job)
     assert acme.answer("pulse") != after
+
+
+def test_a_count_is_exact_or_says_that_it_is_not(db):
+    db.enqueue_many("a", [{}] * 30)
+    db.enqueue_many("b", [{}] * 5)
+    db.done("a")
+
+    assert db.call("count_found", task="a") == [(31, True)]
+    assert db.call("count_found", task="a", scan=36) == [(31, False)]
+    assert db.call("count_found", task="a", states=["ready"], scan=36) == [(30, True)]
+    (row,) = db.call("count_found", task="a", scan=10)
+    assert (row.is_all, row.found < 10) == (False, True)

@@ -108,6 +108,11 @@ def test_a_delivery_can_wait_and_expire(db, ledger):
         ("email", {**MAIL, "bcc": "canary@example.com"}, "bcc of the content is not known"),
         ("email", {**MAIL, "attachments": [{"filename": "../canary", "content": ""}]}, "must not contain a slash"),
         ("email", {**MAIL, "attachments": [{"filename": "a", "content": "canary!"}]}, "must be base64"),
+        (
+            "email",
+            {**MAIL, "attachments": [{"filename": "a", "content": "", "content_id": "canary>"}]},
+            "must be letters, digits, dots, dashes or underscores",
+        ),
         ("email", {**MAIL, "text": ["canary"]}, "text of the content must be a text of 1 to"),
         ("slack", {"text": ""}, "text of the content must be a text"),
         ("telegram", {"chat_id": "canary", "text": "x"}, "chat_id of the content must be a number"),

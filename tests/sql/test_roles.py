@@ -93,7 +93,7 @@ FOR_ALL = {"worker", "operator", "auditor"}
 EVERYBODY = {
     "now", "id_at", "current_tenant", "sees_all_tenants", "caller", "actor", "fingerprint", "next_ticks", "run_key",
     "limit_now", "limit_levels", "bound_levels",
-    "explain", "explain_lane", "find_jobs", "scan_end", "estimate_jobs", "activity", "pulse",
+    "explain", "explain_lane", "find_jobs", "count_found", "scan_end", "estimate_jobs", "activity", "pulse",
 }  # fmt: skip
 PRODUCING = {
     "enqueue", "enqueue_many", "enqueue_workflow", "declare_lanes", "cancel", "cancel_workflow", "emit_event",

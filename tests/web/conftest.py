@@ -35,11 +35,11 @@ class Site:
         self.db = db
         self.dsn = settings.dsn
         self._visitors: list[Visitor] = []
+        ready = threading.Event()
+        self._server = make_server(settings, started=ready.set)
         self._socket = open_socket("127.0.0.1", 0)
         self.port = self._socket.getsockname()[1]
         self.address = f"http://localhost:{self.port}"
-        ready = threading.Event()
-        self._server = make_server(settings, started=ready.set)
         self.web = self._server.config.app.state.web
         self._thread = threading.Thread(
             target=lambda: asyncio.run(self._server.serve([self._socket])), daemon=True
@@ -173,4 +173,5 @@ def window(chromium, site):
     yield open_
     for context in contexts:
         context.close()
-    assert complaints == []
+    # The preview of a mail has a policy that refuses what mails bring along.
+    assert [text for text in complaints if "/deliveries/" not in text] == []

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict, fields
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import LiteralString
 from uuid import UUID
 
@@ -47,11 +47,11 @@ def scan_end(wanted: JobFilter, *, scan: int = SCAN) -> Call[UUID | None]:
 
 def count_found(wanted: JobFilter, *, scan: int = SCAN) -> Call[Count]:
     """How many jobs match among those that a search looks at.  Paging does not change it."""
-    params = {**_params(wanted, scan), "limit": scan, "before": None}
     return Call(
-        "select (select count(*) from " + _FOUND + "), " + _END + " is not null",
-        params,
-        lambda rows: Count(rows[0][0], "more than" if rows[0][1] else "exactly"),
+        "select found, is_all from onceward.count_found(%(states)s::text[], %(lane)s::text, %(task)s::text, %(tenant)s::text, "
+        "%(key)s::text, %(error)s::text, %(fingerprint)s::text, %(since)s::timestamptz, %(until)s::timestamptz, %(scan)s::int)",
+        _params(wanted, scan),
+        one(lambda row: Count(row[0], "exactly" if row[1] else "more than")),
         repeatable=True,
     )
 
@@ -99,6 +99,17 @@ def read_as(tenant: str, actor: str, role: str) -> Call[None]:
         "select set_config('onceward.tenant', %(tenant)s::text, true), set_config('onceward.actor', %(actor)s::text, true), "
         "set_config('transaction_read_only', 'on', true), set_config('role', %(role)s::text, true)",
         {"tenant": tenant, "actor": actor, "role": role},
+        nothing,
+        repeatable=True,
+    )
+
+
+def wait_for_locks(most: timedelta | None) -> Call[None]:
+    """For the rest of the transaction, wait for what others have locked at most so long; None: for as long as it takes."""
+    milliseconds = 0 if most is None else max(int(most.total_seconds() * 1000), 1)
+    return Call(
+        "select set_config('lock_timeout', %(most)s::text, true)",
+        {"most": str(milliseconds)},
         nothing,
         repeatable=True,
     )

@@ -14,9 +14,7 @@ from onceward.cli.lane_set import bounds, set_, share
 from onceward.cli.output import Column
 from onceward.cli.session import session_of
 
-app = Noun(
-    help="List, explain, add, set, pause and resume lanes, and choose what the audit log tells of them."
-)
+app = Noun(help="List, explain, add, set, pause and resume lanes.")
 Name = Annotated[str, typer.Argument(metavar="NAME", help="Name of the lane.", show_default=False)]
 
 

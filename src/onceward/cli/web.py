@@ -52,7 +52,7 @@ def web(
     """Serve the web pages until stopped. With an application: its pages, too."""
     from onceward import logs
     from onceward.cli.target import load
-    from onceward.web import Sso, WebSettings
+    from onceward.web import ApiSettings, Sso, WebSettings
     from onceward.web.server import serve
 
     logs.configure()
@@ -63,6 +63,7 @@ def web(
         app=app,
         sections=tuple(app.sections) if app else (),
         sso=Sso.from_environment(os.environ),
+        api=ApiSettings.from_environment(os.environ),
     )
     serve(settings, host=host, port=_port(port), proxies=proxies)
 

@@ -19,16 +19,18 @@ MOST_SUBJECT = 500
 _CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029]")
 _LOCAL = re.compile(r"[^\s\x00-\x1f\x7f@<>(),;:\"\\\[\]]{1,64}")
 _DOMAIN = re.compile(r"[A-Za-z0-9]([A-Za-z0-9.-]*[A-Za-z0-9])?")
+_CONTENT_ID = re.compile(r"[A-Za-z0-9._-]{1,100}")
 _TARGET = re.compile(r"(email|slack|telegram|webhook):(.*)", re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True)
 class Attachment:
-    """A file that goes with an email."""
+    """A file that goes with an email.  With a `content_id`, it is shown where the html says `<img src="cid:…">`."""
 
     filename: str
     content: bytes = field(repr=False)
     type: str = "application/octet-stream"
+    content_id: str | None = None
 
 
 def email(given: Mapping[str, Any]) -> dict[str, Json]:
@@ -156,14 +158,20 @@ def attachments(given: Sequence[Attachment]) -> list[Json]:
             detail="Nothing was written.",
             hint="Send a link instead.",
         )
-    return [
-        {
-            "filename": header("filename", item.filename),
-            "type": header("type", item.type),
-            "content": base64.b64encode(item.content).decode("ascii"),
-        }
-        for item in listed
-    ]
+    return [_attachment(item) for item in listed]
+
+
+def _attachment(item: Attachment) -> dict[str, Json]:
+    made: dict[str, Json] = {
+        "filename": header("filename", item.filename),
+        "type": header("type", item.type),
+        "content": base64.b64encode(item.content).decode("ascii"),
+    }
+    if item.content_id is not None:
+        if not isinstance(item.content_id, str) or not _CONTENT_ID.fullmatch(item.content_id):
+            raise refused("content_id", "must be 1 to 100 letters, digits, dots, dashes or underscores")
+        made["content_id"] = item.content_id
+    return made
 
 
 def refused(name: str, rule: str, *, hint: str | None = None) -> InvalidArgument:

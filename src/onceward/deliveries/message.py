@@ -7,6 +7,7 @@ from email.headerregistry import Address
 from email.message import EmailMessage
 from email.policy import SMTP
 from email.utils import format_datetime, formataddr
+from typing import cast
 
 from onceward.deliveries.outgoing import Outgoing
 from onceward.model import Json
@@ -50,15 +51,28 @@ def build(outgoing: Outgoing, default_sender: tuple[str, str]) -> EmailMessage:
             message.add_alternative(content["html"], subtype="html")
     else:
         message.set_content(content["html"], subtype="html")
-    for item in content.get("attachments") or ():
-        main, _, sub = (item.get("type") or "application/octet-stream").partition("/")
-        message.add_attachment(
-            base64.b64decode(item["content"], validate=True),
-            maintype=main,
-            subtype=sub,
-            filename=item["filename"],
-        )
+    # Pictures belong to the html part, and come before the files beside it.
+    for item in sorted(content.get("attachments") or (), key=lambda item: "content_id" not in item):
+        _attach(message, item)
     for number, part in enumerate(message.walk()):
         if part.is_multipart():
             part.set_boundary(f"=_{outgoing.id.hex}_{number}")
     return message
+
+
+def _attach(message: EmailMessage, item: dict[str, Json]) -> None:
+    main, _, sub = (item.get("type") or "application/octet-stream").partition("/")
+    data = base64.b64decode(item["content"], validate=True)
+    # The html, or the html with the pictures that it has already.
+    body = cast("EmailMessage | None", message.get_body(("related", "html")))
+    if item.get("content_id") and body is not None:
+        body.add_related(
+            data,
+            maintype=main,
+            subtype=sub,
+            cid=f"<{item['content_id']}>",
+            filename=item["filename"],
+            disposition="inline",
+        )
+    else:
+        message.add_attachment(data, maintype=main, subtype=sub, filename=item["filename"])

@@ -93,6 +93,7 @@ class Resend:
         if content.get("attachments"):
             body["attachments"] = [
                 {"filename": item["filename"], "content": item["content"], "content_type": item.get("type")}
+                | ({"content_id": item["content_id"]} if item.get("content_id") else {})
                 for item in content["attachments"]
             ]
         return body

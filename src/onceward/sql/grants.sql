@@ -93,7 +93,7 @@ grant execute on function
 
 -- The web pages: readers browse with their own rights; whoever serves the pages signs people in and manages access.
 grant execute on function
-  onceward.actor, onceward.find_jobs, onceward.scan_end, onceward.estimate_jobs, onceward.activity, onceward.pulse
+  onceward.actor, onceward.find_jobs, onceward.count_found, onceward.scan_end, onceward.estimate_jobs, onceward.activity, onceward.pulse
    to onceward_producer, onceward_worker, onceward_operator, onceward_auditor;
 grant execute on function
   onceward.add_operator, onceward.disable_operator, onceward.operators, onceward.has_operators, onceward.create_link,

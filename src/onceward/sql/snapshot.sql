@@ -2232,7 +2232,7 @@ create function onceward.ack_alert(p_alert_id uuid, p_note text DEFAULT NULL::te
   returns boolean language plpgsql volatile security definer set search_path=pg_catalog, pg_temp;
 create function onceward.acquire(p_limit text, p_key text DEFAULT ''::text, p_requests integer DEFAULT 1, p_weight bigint DEFAULT 0, p_lease interval DEFAULT '00:01:00'::interval)
   returns TABLE(hold_id uuid, wait interval, reason text) language plpgsql volatile security definer set lock_timeout=2s set search_path=pg_catalog, pg_temp;
-create function onceward.activity(p_minutes integer DEFAULT 60, p_pages integer DEFAULT 4000)
+create function onceward.activity(p_minutes integer DEFAULT 60, p_pages integer DEFAULT 1500)
   returns TABLE(minute timestamp with time zone, lane text, done bigint, failed bigint, about boolean) language plpgsql stable set search_path=pg_catalog, pg_temp;
 create function onceward.actor()
   returns text language sql stable;
@@ -2270,6 +2270,12 @@ create function onceward.ask_dependents(p_job_id uuid, p_lane text)
   returns void language plpgsql volatile set search_path=pg_catalog, pg_temp;
 create function onceward.audit(p_kind text, p_tenant text DEFAULT NULL::text, p_job_id uuid DEFAULT NULL::uuid, p_entity_type text DEFAULT NULL::text, p_entity_id text DEFAULT NULL::text, p_before jsonb DEFAULT NULL::jsonb, p_after jsonb DEFAULT NULL::jsonb, p_message text DEFAULT NULL::text, p_meta jsonb DEFAULT NULL::jsonb, p_jobs uuid[] DEFAULT NULL::uuid[])
   returns bigint language plpgsql volatile set search_path=pg_catalog, pg_temp;
+create function onceward.audit_alert(p_alert onceward.alert_private, p_kind text, p_note text)
+  returns void language sql volatile set search_path=pg_catalog, pg_temp;
+create function onceward.audit_bound(p_lane text, p_tenant text, p_before onceward.bound_private, p_after onceward.bound_private)
+  returns void language sql volatile set search_path=pg_catalog, pg_temp;
+create function onceward.audit_days(p_before date)
+  returns TABLE(name text, day date) language sql stable set search_path=pg_catalog, pg_temp;
 create function onceward.audit_job(p_job onceward.job_private, p_kind text, p_state text, p_message text DEFAULT NULL::text, p_meta jsonb DEFAULT NULL::jsonb)
   returns void language plpgsql volatile set search_path=pg_catalog, pg_temp;
 create function onceward.audit_lane(p_name text, p_mode text)
@@ -2279,6 +2285,8 @@ create function onceward.audit_of(p_job_id uuid)
 create function onceward.audit_page(p_above_seq bigint, p_below_seq bigint, p_after_xact xid8, p_after_seq bigint, p_upto_xact xid8, p_upto_seq bigint, p_limit integer DEFAULT 1000)
   returns TABLE(xact text, seq bigint, day text, fields text[]) language plpgsql stable security definer set TimeZone=UTC set enable_bitmapscan=off set enable_seqscan=off set jit=off set search_path=pg_catalog, pg_temp;
 create function onceward.audit_schedule(p_row onceward.schedule_private, p_kind text, p_before jsonb DEFAULT NULL::jsonb, p_after jsonb DEFAULT NULL::jsonb, p_message text DEFAULT NULL::text, p_job_id uuid DEFAULT NULL::uuid)
+  returns void language plpgsql volatile set search_path=pg_catalog, pg_temp;
+create function onceward.audit_setting(p_type text, p_id text, p_before jsonb, p_after jsonb, p_tenant text DEFAULT NULL::text, p_meta jsonb DEFAULT NULL::jsonb)
   returns void language plpgsql volatile set search_path=pg_catalog, pg_temp;
 create function onceward.audit_status()
   returns TABLE(seals bigint, sealed bigint, unsealed bigint, unsealed_since timestamp with time zone, held integer, entries bigint, head bytea, root bytea, log bytea, sealed_at timestamp with time zone, restored boolean) language plpgsql stable security definer set search_path=pg_catalog, pg_temp;
@@ -2298,6 +2306,8 @@ create function onceward.begin_run(p_key text, p_holder text, p_lease interval D
   returns TABLE(acquired boolean, state text, epoch bigint, attempt integer, holder text, since timestamp with time zone, expires_at timestamp with time zone, finished_at timestamp with time zone, result jsonb, error text) language plpgsql volatile security definer set search_path=pg_catalog, pg_temp;
 create function onceward.bound_levels()
   returns TABLE(lane text, tenant text, max_depth bigint, max_age interval, max_bytes bigint, over text, defer_by interval, measured_tenant text, depth bigint, oldest_at timestamp with time zone, bytes bigint, reason text, measured_at timestamp with time zone) language sql stable security definer set search_path=pg_catalog, pg_temp;
+create function onceward.bound_settings(p_bound onceward.bound_private)
+  returns jsonb language sql immutable set search_path=pg_catalog, pg_temp;
 create function onceward.builtin_monitors()
   returns TABLE(name text, function text, every interval, hold_for interval, clear_after interval, description text) language sql immutable set search_path=pg_catalog, pg_temp;
 create function onceward.builtin_thresholds()
@@ -2312,12 +2322,12 @@ create function onceward.cancel_of_finished(p_job_id uuid, p_epoch bigint)
   returns text language plpgsql volatile set search_path=pg_catalog, pg_temp;
 create function onceward.cancel_workflow(p_workflow_id uuid, p_reason text DEFAULT NULL::text)
   returns integer language plpgsql volatile security definer set search_path=pg_catalog, pg_temp;
-create function onceward.cannot_drop_audit(p_before date, p_why text, p_hint text)
-  returns void language plpgsql immutable set search_path=pg_catalog, pg_temp;
 create function onceward.canonical_json(p_value jsonb)
   returns text language plpgsql immutable set search_path=pg_catalog, pg_temp;
 create function onceward.changed_settings(p_old jsonb, p_new jsonb, OUT before jsonb, OUT after jsonb)
   returns record language sql immutable set search_path=pg_catalog, pg_temp;
+create function onceward.channel_settings(p_channel onceward.channel_private)
+  returns jsonb language sql immutable set search_path=pg_catalog, pg_temp;
 create function onceward.charge(p_limit onceward.limit_private, p_key text, p_weight double precision, p_holder uuid)
   returns void language sql volatile set search_path=pg_catalog, pg_temp;
 create function onceward.check_address(p_content jsonb, p_field text, p_required boolean)
@@ -2330,6 +2340,8 @@ create function onceward.check_alerts_to(p_alerts_to jsonb)
   returns void language plpgsql immutable set search_path=pg_catalog, pg_temp;
 create function onceward.check_bloat(p_thresholds jsonb)
   returns TABLE(key text, severity text, value numeric, summary text, detail jsonb) language sql stable set search_path=pg_catalog, pg_temp;
+create function onceward.check_bound_tenant(p_tenant text)
+  returns void language plpgsql stable set search_path=pg_catalog, pg_temp;
 create function onceward.check_bucket(p_limit text, p_key text)
   returns onceward.limit_private language plpgsql stable set search_path=pg_catalog, pg_temp;
 create function onceward.check_dead_letters(p_thresholds jsonb)
@@ -2362,6 +2374,8 @@ create function onceward.check_limit(p_limit integer)
   returns void language plpgsql immutable set search_path=pg_catalog, pg_temp;
 create function onceward.check_limit_arguments(p_name text, p_limit jsonb)
   returns onceward.limit_private language plpgsql stable set search_path=pg_catalog, pg_temp;
+create function onceward.check_limit_starvation(p_thresholds jsonb)
+  returns TABLE(key text, severity text, value numeric, summary text, detail jsonb) language sql stable set search_path=pg_catalog, pg_temp;
 create function onceward.check_long_running(p_thresholds jsonb)
   returns TABLE(tenant text, key text, severity text, value numeric, summary text, detail jsonb) language sql stable set search_path=pg_catalog, pg_temp;
 create function onceward.check_manages_access()
@@ -2400,6 +2414,8 @@ create function onceward.check_run_at(p_run_at timestamp with time zone)
   returns void language plpgsql stable set search_path=pg_catalog, pg_temp;
 create function onceward.check_schedule(p_row onceward.schedule_private)
   returns void language plpgsql stable set search_path=pg_catalog, pg_temp;
+create function onceward.check_seal_lag(p_thresholds jsonb)
+  returns TABLE(key text, severity text, value numeric, summary text, detail jsonb) language sql stable set search_path=pg_catalog, pg_temp;
 create function onceward.check_sees_log()
   returns void language plpgsql stable set search_path=pg_catalog, pg_temp;
 create function onceward.check_severity(p_name text, p_severity text)
@@ -2440,10 +2456,10 @@ create function onceward.close_alert(p_alert_id uuid, p_note text)
   returns boolean language plpgsql volatile security definer set search_path=pg_catalog, pg_temp;
 create function onceward.complete(p_job_id uuid, p_epoch bigint, p_result jsonb DEFAULT NULL::jsonb)
   returns void language plpgsql volatile security definer set lock_timeout=2s set search_path=pg_catalog, pg_temp;
+create function onceward.count_found(p_states text[] DEFAULT NULL::text[], p_lane text DEFAULT NULL::text, p_task text DEFAULT NULL::text, p_tenant text DEFAULT NULL::text, p_key text DEFAULT NULL::text, p_error text DEFAULT NULL::text, p_fingerprint text DEFAULT NULL::text, p_since timestamp with time zone DEFAULT NULL::timestamp with time zone, p_until timestamp with time zone DEFAULT NULL::timestamp with time zone, p_scan integer DEFAULT 20000)
+  returns TABLE(found bigint, is_all boolean) language sql stable set search_path=pg_catalog, pg_temp;
 create function onceward.count_ticks(p_plan jsonb, p_after timestamp with time zone, p_until timestamp with time zone)
   returns bigint language plpgsql stable set search_path=pg_catalog, pg_temp;
-create function onceward.counted(p_count bigint, p_noun text)
-  returns text language sql immutable set search_path=pg_catalog, pg_temp;
 create function onceward.counted(p_count numeric, p_noun text)
   returns text language sql immutable set search_path=pg_catalog, pg_temp;
 create function onceward.create_link(p_operator text, p_hash bytea, p_life interval DEFAULT '00:15:00'::interval)
@@ -2494,6 +2510,8 @@ create function onceward.drop_alerts(p_monitor text, p_why text)
   returns void language sql volatile set search_path=pg_catalog, pg_temp;
 create function onceward.drop_audit(p_before date)
   returns TABLE(days integer, entries bigint) language plpgsql volatile security definer set TimeZone=UTC set lock_timeout=2s set search_path=pg_catalog, pg_temp;
+create function onceward.drop_audit_days(p_before date, p_held text[], OUT days integer, OUT entries bigint)
+  returns record language plpgsql volatile set TimeZone=UTC set search_path=pg_catalog, pg_temp;
 create function onceward.drop_bound(p_lane text, p_tenant text DEFAULT ''::text)
   returns boolean language plpgsql volatile security definer set search_path=pg_catalog, pg_temp;
 create function onceward.drop_channel(p_name text)
@@ -2514,6 +2532,8 @@ create function onceward.emit_event(p_name text, p_payload jsonb DEFAULT NULL::j
   returns boolean language plpgsql volatile security definer set search_path=pg_catalog, pg_temp;
 create function onceward.enable_monitor(p_name text)
   returns boolean language plpgsql volatile security definer set search_path=pg_catalog, pg_temp;
+create function onceward.end_access(p_operator_id uuid)
+  returns void language sql volatile set search_path=pg_catalog, pg_temp;
 create function onceward.end_attempt(p_job onceward.job_private, p_outcome text, p_state text, p_run_at timestamp with time zone, p_error jsonb)
   returns void language plpgsql volatile set search_path=pg_catalog, pg_temp;
 create function onceward.end_cancelled(p_job onceward.job_private, p_reason text)
@@ -2596,8 +2616,12 @@ create function onceward.go_on(p_job_ids uuid[])
   returns integer language plpgsql volatile set search_path=pg_catalog, pg_temp;
 create function onceward.has_lines(p_lane text)
   returns boolean language plpgsql stable set enable_bitmapscan=off set enable_seqscan=off set enable_sort=off set jit=off set plan_cache_mode=force_generic_plan set search_path=pg_catalog, pg_temp;
+create function onceward.has_no_tenant(p_line text)
+  returns boolean language sql immutable set search_path=pg_catalog, pg_temp;
 create function onceward.has_operators()
   returns boolean language sql stable security definer set search_path=pg_catalog, pg_temp;
+create function onceward.heads_of_lane(p_lane text)
+  returns SETOF onceward.job_private language plpgsql stable set enable_bitmapscan=off set enable_seqscan=off set enable_sort=off set jit=off set plan_cache_mode=force_generic_plan set search_path=pg_catalog, pg_temp;
 create function onceward.hear_events(p_job_ids uuid[])
   returns void language plpgsql volatile set enable_hashjoin=off set enable_mergejoin=off set enable_seqscan=off set jit=off set search_path=pg_catalog, pg_temp;
 create function onceward.heartbeat(p_worker_id uuid)
@@ -2640,18 +2664,26 @@ create function onceward.lane_settings(p_lane onceward.lane_private)
   returns jsonb language sql immutable set search_path=pg_catalog, pg_temp;
 create function onceward.lease_lost(p_job_id uuid, p_epoch bigint)
   returns void language plpgsql stable set search_path=pg_catalog, pg_temp;
+create function onceward.level_of(p_limit onceward.limit_private, p_bucket onceward.bucket_private)
+  returns double precision language sql stable set search_path=pg_catalog, pg_temp;
 create function onceward.limit_levels()
   returns TABLE(limit_name text, key text, requests_left double precision, weight_left double precision, slots_held integer, next_room_at timestamp with time zone, reason text, paused_until timestamp with time zone) language sql stable security definer set search_path=pg_catalog, pg_temp;
 create function onceward.limit_now(p_limit text, p_key text DEFAULT ''::text)
   returns TABLE(requests_left double precision, weight_left double precision, slots_held integer, next_room_at timestamp with time zone, reason text, paused_until timestamp with time zone) language plpgsql stable security definer set search_path=pg_catalog, pg_temp;
 create function onceward.limit_rate(p_limit double precision, p_burst double precision, p_period interval, p_allowance interval)
   returns double precision language sql immutable set search_path=pg_catalog, pg_temp;
+create function onceward.limit_settings(p_limit onceward.limit_private)
+  returns jsonb language sql immutable set search_path=pg_catalog, pg_temp;
 create function onceward.limited(p_job_id uuid, p_epoch bigint, p_limit text DEFAULT NULL::text, p_retry_after interval DEFAULT '00:00:30'::interval, p_reason text DEFAULT NULL::text)
   returns TABLE(state text, run_at timestamp with time zone) language plpgsql volatile security definer set lock_timeout=2s set search_path=pg_catalog, pg_temp;
 create function onceward.line_of(p_fair boolean, p_tenant text, p_uses jsonb)
   returns text language plpgsql immutable set search_path=pg_catalog, pg_temp;
+create function onceward.lines_beside(p_job onceward.job_private, p_most integer, OUT lines integer, OUT tenants integer)
+  returns record language sql stable set search_path=pg_catalog, pg_temp;
 create function onceward.lines_of(p_lane text, p_after text, p_most integer)
   returns text[] language plpgsql stable set enable_bitmapscan=off set enable_seqscan=off set enable_sort=off set jit=off set plan_cache_mode=force_generic_plan set search_path=pg_catalog, pg_temp;
+create function onceward.lines_to_look_at(p_lane text)
+  returns text[] language sql stable set search_path=pg_catalog, pg_temp;
 create function onceward.link_operator(p_hash bytea)
   returns text language sql stable security definer set search_path=pg_catalog, pg_temp;
 create function onceward.live_job(p_schedule_id uuid)
@@ -2698,7 +2730,11 @@ create function onceward.metrics_of_lanes()
   returns TABLE(name text, labels jsonb, value double precision) language sql stable set search_path=pg_catalog, pg_temp;
 create function onceward.metrics_of_ledgers(p_most integer)
   returns TABLE(name text, labels jsonb, value double precision) language sql stable set enable_seqscan=off set jit=off set search_path=pg_catalog, pg_temp;
+create function onceward.metrics_of_limits(p_most integer)
+  returns TABLE(name text, labels jsonb, value double precision) language sql stable set search_path=pg_catalog, pg_temp;
 create function onceward.metrics_of_storage()
+  returns TABLE(name text, labels jsonb, value double precision) language sql stable set search_path=pg_catalog, pg_temp;
+create function onceward.metrics_of_watch(p_most integer)
   returns TABLE(name text, labels jsonb, value double precision) language sql stable set search_path=pg_catalog, pg_temp;
 create function onceward.more_than_limit(p_name text, p_weight numeric, p_burst double precision)
   returns void language plpgsql immutable set search_path=pg_catalog, pg_temp;
@@ -2747,21 +2783,27 @@ create function onceward.offset_change(p_zone text, p_before timestamp with time
 create function onceward.old_days(p_parent text, p_before timestamp with time zone)
   returns TABLE(name text, from_id uuid, to_id uuid) language sql stable set TimeZone=UTC set search_path=pg_catalog, pg_temp;
 create function onceward.oldest_ready(p_lane text)
-  returns timestamp with time zone language sql stable set enable_bitmapscan=off set enable_seqscan=off set enable_sort=off set jit=off set search_path=pg_catalog, pg_temp;
+  returns timestamp with time zone language sql stable set search_path=pg_catalog, pg_temp;
 create function onceward.open_circles(p_job_ids uuid[])
   returns integer language plpgsql volatile set enable_hashjoin=off set enable_mergejoin=off set enable_seqscan=off set jit=off set search_path=pg_catalog, pg_temp;
 create function onceward.operator_named(p_name text)
   returns TABLE(name text, role text, tenant text) language plpgsql volatile security definer set search_path=pg_catalog, pg_temp;
+create function onceward.operator_settings(p_operator onceward.operator_private)
+  returns jsonb language sql immutable set search_path=pg_catalog, pg_temp;
 create function onceward.operators()
   returns TABLE(name text, role text, tenant text, created_at timestamp with time zone, created_by text, seen_at timestamp with time zone, disabled_at timestamp with time zone, sessions bigint) language plpgsql stable security definer set search_path=pg_catalog, pg_temp;
 create function onceward.outcomes_of(p_job_id uuid, p_epoch bigint, p_job_ids uuid[])
   returns TABLE(job_id uuid, state text, result jsonb, error jsonb) language plpgsql volatile security definer set search_path=pg_catalog, pg_temp;
+create function onceward.pause_bucket(p_limit text, p_for interval, p_key text, p_reason text)
+  returns timestamp with time zone language plpgsql volatile set search_path=pg_catalog, pg_temp;
 create function onceward.pause_lane(p_name text, p_reason text DEFAULT NULL::text)
   returns boolean language plpgsql volatile security definer set search_path=pg_catalog, pg_temp;
 create function onceward.pause_limit(p_limit text, p_for interval, p_key text DEFAULT ''::text, p_reason text DEFAULT NULL::text)
   returns timestamp with time zone language plpgsql volatile security definer set lock_timeout=2s set search_path=pg_catalog, pg_temp;
 create function onceward.pause_schedule(p_name text, p_reason text DEFAULT NULL::text, p_tenant text DEFAULT NULL::text)
   returns boolean language plpgsql volatile security definer set search_path=pg_catalog, pg_temp;
+create function onceward.paused_since(p_bucket text)
+  returns timestamp with time zone language sql stable set search_path=pg_catalog, pg_temp;
 create function onceward.payload_too_large(p_payload jsonb, p_cap integer, p_lane text)
   returns void language plpgsql immutable set search_path=pg_catalog, pg_temp;
 create function onceward.pin_severity(p_thresholds jsonb, p_age numeric, p_transactions bigint)
@@ -2789,7 +2831,7 @@ create function onceward.read_schedule(p_item jsonb)
 create function onceward.read_spec(p_spec text, p_zone text)
   returns jsonb language plpgsql stable set DateStyle=ISO, YMD set IntervalStyle=postgres set TimeZone=UTC set search_path=pg_catalog, pg_temp;
 create function onceward.ready_heads()
-  returns TABLE(lane text, job_id uuid, since timestamp with time zone) language plpgsql stable set enable_bitmapscan=off set enable_seqscan=off set enable_sort=off set jit=off set search_path=pg_catalog, pg_temp;
+  returns TABLE(lane text, job_id uuid, since timestamp with time zone) language plpgsql stable set search_path=pg_catalog, pg_temp;
 create function onceward.reason_of_lane(p_lane onceward.lane_private)
   returns TABLE(reason text, sentence text, detail jsonb, until timestamp with time zone, next_step text) language plpgsql stable set search_path=pg_catalog, pg_temp;
 create function onceward.reasons(p_job onceward.job_private)
@@ -2840,6 +2882,8 @@ create function onceward.resume_schedule(p_name text, p_tenant text DEFAULT NULL
   returns boolean language plpgsql volatile security definer set search_path=pg_catalog, pg_temp;
 create function onceward.retain(p_kind text DEFAULT NULL::text, p_dry_run boolean DEFAULT false, p_limit integer DEFAULT 10000)
   returns TABLE(kind text, before timestamp with time zone, row_count bigint, partitions text[], more boolean, note text) language plpgsql volatile security definer set search_path=pg_catalog, pg_temp;
+create function onceward.retain_audit(p_before timestamp with time zone, p_held text[], p_dry_run boolean)
+  returns TABLE(row_count bigint, partitions text[], more boolean, note text) language plpgsql volatile set TimeZone=UTC set lock_timeout=100ms set search_path=pg_catalog, pg_temp;
 create function onceward.retain_days(p_kind text, p_parent text, p_key text, p_may_go text, p_before timestamp with time zone, p_held text[], p_limit integer, p_dry_run boolean)
   returns TABLE(row_count bigint, partitions text[], more boolean, note text) language plpgsql volatile set lock_timeout=100ms set search_path=pg_catalog, pg_temp;
 create function onceward.retain_due(p_limit integer DEFAULT 10000)
@@ -2904,6 +2948,8 @@ create function onceward.set_retention(p_kind text, p_keep interval)
   returns void language plpgsql volatile security definer set search_path=pg_catalog, pg_temp;
 create function onceward.set_share(p_lane text, p_tenant text, p_share integer)
   returns void language plpgsql volatile security definer set search_path=pg_catalog, pg_temp;
+create function onceward.settings_of_monitor(p_name text)
+  returns jsonb language sql stable set search_path=pg_catalog, pg_temp;
 create function onceward.settle(p_job_id uuid, p_epoch bigint, p_limit text, p_weight bigint)
   returns void language plpgsql volatile security definer set lock_timeout=2s set search_path=pg_catalog, pg_temp;
 create function onceward.settle_delivery(p_job_id uuid, p_epoch bigint, p_outcome text, p_provider_ref text DEFAULT NULL::text, p_error_type text DEFAULT NULL::text, p_category text DEFAULT NULL::text, p_message text DEFAULT NULL::text, p_retry_after interval DEFAULT NULL::interval, p_unclear boolean DEFAULT false, p_cleared boolean DEFAULT false)
@@ -2918,8 +2964,6 @@ create function onceward.share(p_text text)
   returns double precision language sql immutable set search_path=pg_catalog, pg_temp;
 create function onceward.shown(p_value text)
   returns text language sql immutable set search_path=pg_catalog, pg_temp;
-create function onceward.shows_tenant(p_tenant text)
-  returns boolean language sql stable set search_path=pg_catalog, pg_temp;
 create function onceward.silence_alerts(p_until timestamp with time zone, p_reason text, p_alert_id uuid DEFAULT NULL::uuid, p_monitor text DEFAULT NULL::text, p_tenant text DEFAULT NULL::text, p_key text DEFAULT NULL::text)
   returns uuid language plpgsql volatile security definer set search_path=pg_catalog, pg_temp;
 create function onceward.sleep(p_job_id uuid, p_epoch bigint, p_step text, p_delay interval, p_seq integer DEFAULT 0, p_version text DEFAULT NULL::text)
@@ -2938,6 +2982,10 @@ create function onceward.step_is_done(p_job_id uuid, p_name text)
   returns void language plpgsql immutable set search_path=pg_catalog, pg_temp;
 create function onceward.steps_of(p_job_id uuid, p_epoch bigint)
   returns TABLE(name text, kind text, state text, result jsonb, is_over boolean, version text) language plpgsql volatile security definer set search_path=pg_catalog, pg_temp;
+create function onceward.stops_of_lane(p_lane text, OUT lines integer, OUT stopped integer, OUT limits jsonb, OUT told text, OUT next_at timestamp with time zone)
+  returns record language plpgsql stable set search_path=pg_catalog, pg_temp;
+create function onceward.stops_of_line(p_lane text, p_line text)
+  returns TABLE(limit_name text, key text, why text, next_at timestamp with time zone, detail jsonb) language plpgsql stable set search_path=pg_catalog, pg_temp;
 create function onceward.suspend(p_job_id uuid, p_epoch bigint)
   returns onceward.job_private language plpgsql volatile set search_path=pg_catalog, pg_temp;
 create function onceward.take(p_limit onceward.limit_private, p_key text, p_requests double precision, p_weight double precision, p_probe uuid, p_epoch bigint)
@@ -2952,6 +3000,8 @@ create function onceward.tell_ended(p_job_ids uuid[], p_limit integer, OUT more 
   returns record language plpgsql volatile set search_path=pg_catalog, pg_temp;
 create function onceward.tenant_for(p_tenant text)
   returns text language plpgsql stable set search_path=pg_catalog, pg_temp;
+create function onceward.tenant_of_line(p_line text)
+  returns text language sql immutable set search_path=pg_catalog, pg_temp;
 create function onceward.test_channel(p_name text)
   returns uuid language plpgsql volatile security definer set search_path=pg_catalog, pg_temp;
 create function onceward.thresholds_of(p_monitor text)
@@ -2974,8 +3024,14 @@ create function onceward.told_busy(p_workers integer, p_slots bigint, p_running 
   returns text language sql immutable set search_path=pg_catalog, pg_temp;
 create function onceward.told_error(p_error jsonb)
   returns text language sql immutable set search_path=pg_catalog, pg_temp;
+create function onceward.told_lines(p_lines integer, p_tenants integer, p_most integer)
+  returns text language sql immutable set search_path=pg_catalog, pg_temp;
+create function onceward.told_pressure(p_lane text)
+  returns text language sql stable set search_path=pg_catalog, pg_temp;
 create function onceward.told_span(p_span interval)
   returns text language sql immutable set search_path=pg_catalog, pg_temp;
+create function onceward.told_stop(p_limit text, p_key text, p_why text, p_detail jsonb)
+  returns text language sql stable set search_path=pg_catalog, pg_temp;
 create function onceward.told_text(p_text text)
   returns text language sql immutable set search_path=pg_catalog, pg_temp;
 create function onceward.told_word(p_name text)
@@ -2984,6 +3040,8 @@ create function onceward.try_bucket(p_limit text, p_key text)
   returns onceward.bucket_private language plpgsql volatile set search_path=pg_catalog, pg_temp;
 create function onceward.unarchive(p_job_id uuid)
   returns text language plpgsql volatile set search_path=pg_catalog, pg_temp;
+create function onceward.unsealed(p_most integer, OUT entries bigint, OUT since timestamp with time zone, OUT held bigint)
+  returns record language plpgsql stable set enable_bitmapscan=off set enable_seqscan=off set jit=off set search_path=pg_catalog, pg_temp;
 create function onceward.use_link(p_hash bytea, p_session_hash bytea)
   returns text language plpgsql volatile security definer set search_path=pg_catalog, pg_temp;
 create function onceward.uses_in(p_uses jsonb)
@@ -2996,6 +3054,8 @@ create function onceward.wait_event(p_job_id uuid, p_epoch bigint, p_step text, 
   returns timestamp with time zone language plpgsql volatile security definer set lock_timeout=2s set search_path=pg_catalog, pg_temp;
 create function onceward.wake(p_lanes text[])
   returns void language sql volatile set search_path=pg_catalog, pg_temp;
+create function onceward.why_audit_stays(p_before date, p_held text[])
+  returns TABLE(why text, hint text) language plpgsql stable set TimeZone=UTC set search_path=pg_catalog, pg_temp;
 create function onceward.why_cancelling(p_job onceward.job_private)
   returns TABLE(reason text, sentence text, detail jsonb, until timestamp with time zone, next_step text) language sql stable set search_path=pg_catalog, pg_temp;
 create function onceward.why_dead_letter(p_job onceward.job_private)
@@ -3025,6 +3085,8 @@ create function onceward.why_waits_for_event(p_job onceward.job_private)
 create function onceward.why_waits_for_jobs(p_job onceward.job_private)
   returns TABLE(reason text, sentence text, detail jsonb, until timestamp with time zone, next_step text) language plpgsql stable set search_path=pg_catalog, pg_temp;
 create function onceward.why_waits_for_key(p_job onceward.job_private)
+  returns TABLE(reason text, sentence text, detail jsonb, until timestamp with time zone, next_step text) language plpgsql stable set search_path=pg_catalog, pg_temp;
+create function onceward.why_waits_for_limit(p_job onceward.job_private)
   returns TABLE(reason text, sentence text, detail jsonb, until timestamp with time zone, next_step text) language plpgsql stable set search_path=pg_catalog, pg_temp;
 create function onceward.why_waits_for_time(p_job onceward.job_private)
   returns TABLE(reason text, sentence text, detail jsonb, until timestamp with time zone, next_step text) language plpgsql stable set search_path=pg_catalog, pg_temp;
@@ -3092,6 +3154,10 @@ grant execute on function onceward.check_monitors(integer) to onceward_worker;
 grant execute on function onceward.claim(uuid,text[],integer) to onceward_worker;
 grant execute on function onceward.close_alert(uuid,text) to onceward_operator;
 grant execute on function onceward.complete(uuid,bigint,jsonb) to onceward_worker;
+grant execute on function onceward.count_found(text[],text,text,text,text,text,text,timestamp with time zone,timestamp with time zone,integer) to onceward_auditor;
+grant execute on function onceward.count_found(text[],text,text,text,text,text,text,timestamp with time zone,timestamp with time zone,integer) to onceward_operator;
+grant execute on function onceward.count_found(text[],text,text,text,text,text,text,timestamp with time zone,timestamp with time zone,integer) to onceward_producer;
+grant execute on function onceward.count_found(text[],text,text,text,text,text,text,timestamp with time zone,timestamp with time zone,integer) to onceward_worker;
 grant execute on function onceward.create_link(text,bytea,interval) to onceward_operator;
 grant execute on function onceward.create_token(text,bytea,text[],text,interval) to onceward_operator;
 grant execute on function onceward.current_tenant() to onceward_auditor;

@@ -20,7 +20,7 @@ from onceward.calls import access
 from onceward.client import Client
 from onceward.dsn import LIBPQ_VARIABLES, resolve_dsn
 from onceward.up.workers import WorkerProcess
-from onceward.web import Section, Sso, WebSettings, secrets
+from onceward.web import ApiSettings, Section, Sso, WebSettings, secrets
 from onceward.web.server import check_may_listen, is_loopback, make_server, open_socket
 
 SAMPLES = "onceward.samples:app"
@@ -59,7 +59,7 @@ def run(settings: UpSettings, app: Onceward) -> int:
 
             sections.append(SECTION)
         web = WebSettings(
-            dsn=dsn, app=app, sections=sections, sso=Sso.from_environment(os.environ),
+            dsn=dsn, app=app, sections=sections, sso=Sso.from_environment(os.environ), api=ApiSettings.from_environment(os.environ),
             local_reading=is_embedded and is_loopback(settings.host),
         )  # fmt: skip
         link = _link(dsn)

@@ -5,9 +5,10 @@
 `create_app(WebSettings(...))` is an ASGI application; `onceward web` serves it.
 """
 
+from onceward.web import layout
 from onceward.web.app import create_app
 from onceward.web.context import Web, web_of
 from onceward.web.sections import Section
-from onceward.web.settings import Sso, WebSettings
+from onceward.web.settings import ApiSettings, Sso, WebSettings
 
-__all__ = ["Section", "Sso", "Web", "WebSettings", "create_app", "web_of"]
+__all__ = ["ApiSettings", "Section", "Sso", "Web", "WebSettings", "create_app", "layout", "web_of"]

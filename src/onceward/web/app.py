@@ -14,11 +14,12 @@ from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 from starlette.routing import BaseRoute, Mount, Route
 from starlette.staticfiles import StaticFiles
-from starlette.types import Scope
+from starlette.types import ASGIApp, Scope
 
 from onceward.errors import InvalidArgument, OncewardError
 from onceward.web import problems, sign_in, templating
-from onceward.web.api import health
+from onceward.web.api import create_api, health
+from onceward.web.api.build import PREFIX
 from onceward.web.auth import Gate
 from onceward.web.context import Web, identity_of, web_of
 from onceward.web.database import Database
@@ -80,7 +81,7 @@ def create_app(settings: WebSettings | None = None) -> Starlette:
         await database.close()
 
     app = Starlette(
-        routes=_routes(chosen.sections),
+        routes=_routes(chosen.sections, create_api(web)),
         lifespan=lifespan,
         middleware=[Middleware(Headers, unexpected=problems.unexpected)],
         exception_handlers={
@@ -92,7 +93,7 @@ def create_app(settings: WebSettings | None = None) -> Starlette:
     return app
 
 
-def _routes(sections: Sequence[Section]) -> list[BaseRoute]:
+def _routes(sections: Sequence[Section], api: ASGIApp) -> list[BaseRoute]:
     ours = Path(str(resources.files("onceward.web").joinpath("static")))
     static: list[BaseRoute] = [
         Mount(f"/static/{section.name}", Assets(directory=section.static))
@@ -111,6 +112,8 @@ def _routes(sections: Sequence[Section]) -> list[BaseRoute]:
         *sign_in.PUBLIC,
         *static,
         Mount("/static", Assets(directory=ours)),
+        # Outside the gate of the pages: cookies mean nothing there, and tokens everything.
+        Mount(PREFIX, api),
         *(route for section in sections for route in section.public),
         Mount("", routes=behind_the_gate, middleware=[Middleware(Gate)]),
     ]

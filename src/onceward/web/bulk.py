@@ -11,7 +11,7 @@ from onceward.calls import Call
 from onceward.errors import OncewardError, UnknownJob, WrongState
 from onceward.web import words
 from onceward.web.database import Database
-from onceward.web.identity import Identity
+from onceward.web.identity import Actor
 
 # Locks are held for as long as a transaction takes.
 AT_ONCE = 50
@@ -35,7 +35,7 @@ class Outcome:
 
 
 async def act_on_each(
-    database: Database, who: Identity, ids: Sequence[UUID], make: Callable[[int, UUID], Call[Any]]
+    database: Database, who: Actor, ids: Sequence[UUID], make: Callable[[int, UUID], Call[Any]]
 ) -> Outcome:
     """`make` gets the position, for what is spread over time, and the id."""
     outcome = Outcome()

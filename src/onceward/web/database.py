@@ -15,7 +15,7 @@ from onceward.dsn import resolve_dsn
 from onceward.errors import CannotConnect, connection_lost, is_connection_trouble
 from onceward.pools import AsyncConnection, async_pool
 from onceward.requests import CONNECTION_OPTIONS
-from onceward.web.identity import Identity
+from onceward.web.identity import Actor, Identity
 
 T = TypeVar("T")
 WAIT_SECONDS = 5.0
@@ -58,7 +58,7 @@ class Database:
         await self._pool.close()
 
     @contextlib.asynccontextmanager
-    async def acting(self, identity: Identity, *, writes: bool = False) -> AsyncIterator[Acting]:
+    async def acting(self, identity: Actor, *, writes: bool = False) -> AsyncIterator[Acting]:
         """One transaction: their rights, their tenant, their name in the records.  It only reads unless told otherwise."""
         try:
             async with self._pool.connection(WAIT_SECONDS) as connection, connection.transaction():
@@ -76,7 +76,7 @@ class Database:
                 raise lost from error
             raise
 
-    async def run(self, identity: Identity, call: Call[T], *, writes: bool = False) -> T:
+    async def run(self, identity: Actor, call: Call[T], *, writes: bool = False) -> T:
         async with self.acting(identity, writes=writes) as acting:
             return await acting.run(call)
 

@@ -4,10 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 from onceward.model_web import ROLES
 
 READ_ONLY, ACTING = "onceward_auditor", "onceward_operator"
+
+
+class Actor(Protocol):
+    """In whose name a transaction runs: what the records call them, for which tenant, with which rights."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def scope(self) -> str: ...
+    @property
+    def database_role(self) -> str: ...
 
 
 @dataclass(frozen=True, slots=True)

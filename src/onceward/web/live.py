@@ -32,6 +32,8 @@ class Watcher:
 
     def __init__(self, scope: str) -> None:
         self.scope = scope
+        # The pulse that the page was told of last.  None: it may be older than the stream.
+        self.told: str | None = None
         self._event: str | None = None
         self._arrived = asyncio.Event()
 
@@ -62,6 +64,10 @@ class Live:
     @property
     def watchers(self) -> int:
         return len(self._watchers)
+
+    @property
+    def ending(self) -> bool:
+        return self._closing.is_set()
 
     def end(self) -> None:
         """End every open page's stream, so that the server can stop."""
@@ -98,10 +104,12 @@ class Live:
         while self._watchers and not self._closing.is_set():
             try:
                 await self._look_until_nobody_does()
-                return
+                pause = EVERY
             except (psycopg.Error, OSError) as error:
                 log.warning("live_connection_lost", error=type(error).__name__, again_in=pause)
-                self._tell(None, "stale")
+                for watcher in self._watchers:
+                    watcher.told = None
+                    watcher.tell("stale")
                 await asyncio.sleep(pause)
                 pause = min(pause * 2, 15.0)
 
@@ -110,17 +118,10 @@ class Live:
         connection = await psycopg.AsyncConnection.connect(self._dsn, **options)
         async with connection:
             await connection.execute("listen onceward")
-            seen: dict[str, str] = {}
             while self._watchers:
                 began = time.monotonic()
-                scopes = {watcher.scope for watcher in self._watchers}
-                for scope in scopes:
-                    now = await self._pulse(connection, scope)
-                    # Whoever has just come, or waited through an outage, has a page that may be old.
-                    if seen.get(scope) != now:
-                        seen[scope] = now
-                        self._tell(scope, "changed")
-                seen = {scope: pulse for scope, pulse in seen.items() if scope in scopes}
+                for scope in {watcher.scope for watcher in self._watchers}:
+                    self._tell(scope, await self._pulse(connection, scope))
                 self.looks += 1
                 took = time.monotonic() - began
                 await self._wait_for_a_hint(connection, max(EVERY, took * SHARE))
@@ -140,7 +141,8 @@ class Live:
         async for _ in connection.notifies(timeout=most, stop_after=1):
             await asyncio.sleep(min(0.2, most))
 
-    def _tell(self, scope: str | None, event: str) -> None:
+    def _tell(self, scope: str, pulse: str) -> None:
         for watcher in self._watchers:
-            if scope in {None, watcher.scope}:
-                watcher.tell(event)
+            if watcher.scope == scope and watcher.told != pulse:
+                watcher.told = pulse
+                watcher.tell("changed")

@@ -17,7 +17,8 @@ if TYPE_CHECKING:
 
 RESERVED = frozenset(
     {"alerts", "api", "audit", "channels", "components", "dead_letters", "deliveries", "doctor", "healthz", "jobs", "lanes", "limits",
-     "live", "metrics", "monitors", "onceward", "pages", "readyz", "retention", "schedules", "sign_in", "static", "workers", "workflows"}
+     "live", "metrics", "monitors", "onceward", "pages", "readyz", "retention", "schedules", "sign_in", "static", "v1",
+     "workers", "workflows"}
 )  # fmt: skip
 
 

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
 
 from onceward.errors import InvalidArgument
 
 if TYPE_CHECKING:
     from onceward.app import Onceward
     from onceward.web.sections import Section
+
+_ORIGIN = re.compile(r"https?://[a-z0-9.-]+(:\d{1,5})?")
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +54,51 @@ class Sso:
 
 
 @dataclass(frozen=True, slots=True)
+class ApiSettings:
+    """Bounds of `/api/v1`."""
+
+    # Of pages elsewhere whose scripts may ask, as https://shop.example; none unless named.
+    origins: Sequence[str] = ()
+    # Requests a second of one token to this process, and how many at once after a pause.
+    rate: float = 100.0
+    burst: float = 200.0
+    # How large a request may be, and how long it may take to arrive.
+    body_bytes: int = 4 * 1024 * 1024
+    body_seconds: float = 15.0
+
+    def __post_init__(self) -> None:
+        for origin in self.origins:
+            if not _ORIGIN.fullmatch(origin):
+                raise InvalidArgument(
+                    f"an origin is a scheme and a host, got {origin!r:.100}",
+                    hint="Write it as https://shop.example, without a path. There is no origin that stands for all.",
+                )
+        for name in ("rate", "burst", "body_bytes", "body_seconds"):
+            if not getattr(self, name) > 0:
+                raise InvalidArgument(f"{name} of the API must be more than 0, got {getattr(self, name)}")
+
+    @staticmethod
+    def from_environment(environ: Mapping[str, str]) -> ApiSettings:
+        """ONCEWARD_API_ORIGINS (separated by commas), _RATE (a second; twice as many at once), _BODY_BYTES."""
+        given: dict[str, Any] = {}
+        if named := environ.get("ONCEWARD_API_ORIGINS"):
+            given["origins"] = tuple(origin.strip() for origin in named.split(",") if origin.strip())
+        if rate := environ.get("ONCEWARD_API_RATE"):
+            given["rate"] = _number("ONCEWARD_API_RATE", rate)
+            given["burst"] = max(1.0, 2 * given["rate"])
+        if most := environ.get("ONCEWARD_API_BODY_BYTES"):
+            given["body_bytes"] = int(_number("ONCEWARD_API_BODY_BYTES", most))
+        return ApiSettings(**given)
+
+
+def _number(variable: str, text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        raise InvalidArgument(f"the variable {variable} must be a number, got {text!r:.100}") from None
+
+
+@dataclass(frozen=True, slots=True)
 class WebSettings:
     """Options of `onceward web`."""
 
@@ -59,6 +107,7 @@ class WebSettings:
     app: Onceward | None = None
     sections: Sequence[Section] = ()
     sso: Sso | None = None
+    api: ApiSettings = field(default_factory=ApiSettings)
     # Whoever comes from this machine may read without signing in.  Always so while there is no operator and no sso.
     local_reading: bool = False
     pool_size: int = 6

@@ -40,6 +40,8 @@ if TYPE_CHECKING:
     from onceward.worker.transaction import Transaction
 
 T = TypeVar("T")
+# A server may ask for patience, in seconds; more than this is for the job's own retries, which hold no slot.
+LONGEST_ASKED = 60.0
 ENDED = {"done", "cancelled", "resolved", "dead_letter"}
 
 
@@ -115,8 +117,10 @@ class Tries:
             or isinstance(error, (PermanentFailure, LeaseLost))
         )
 
-    def wait(self, tried: int) -> float:
-        return self.waits[min(tried, len(self.waits)) - 1] if self.waits else 0.0
+    def wait(self, tried: int, error: Exception) -> float:
+        wait = self.waits[min(tried, len(self.waits)) - 1] if self.waits else 0.0
+        asked = getattr(error, "retry_after", None)
+        return max(wait, min(asked, LONGEST_ASKED)) if isinstance(asked, int | float) else wait
 
 
 class Steps(JobContext):
@@ -143,7 +147,7 @@ class Steps(JobContext):
         """Run `function(*args)` once and keep its result; when it is done already, return what was kept.
 
         `tries`, `waits` (seconds), `timeout` of one try (async functions) and `on` (which errors) retry it within this
-        attempt.
+        attempt.  An error with a `retry_after` (seconds) is waited for at least as long, up to a minute.
         """
         limits = Tries(tries, waits, timeout, on)
         limits.check()
@@ -261,7 +265,7 @@ class Steps(JobContext):
                     if limits.is_over(error, tried):
                         await self.record_failure(place, error, "step", tried, time.monotonic() - began)
                         raise
-                    await asyncio.sleep(limits.wait(tried))
+                    await asyncio.sleep(limits.wait(tried, error))
             text = dump_result(function, value, name)
             took = time.monotonic() - began
             await self._call(calls.finish_step(place, text, kind="step", tries=tried, took=took))
@@ -291,7 +295,7 @@ class Steps(JobContext):
                         took = time.monotonic() - began
                         self.finish_call(self.record_failure(place, error, "step", tried, took))
                         raise
-                    time.sleep(limits.wait(tried))
+                    time.sleep(limits.wait(tried, error))
             text = dump_result(function, value, name)
             took = time.monotonic() - began
             self._call_sync(calls.finish_step(place, text, kind="step", tries=tried, took=took))

@@ -32,6 +32,21 @@ def test_a_schema_is_applied_once_and_again_when_it_changed(db, system):
         conn.execute("insert into sample.thing (id, name) values (1, 'x')")
 
 
+def test_a_folder_of_files_is_applied_in_the_order_of_their_names(db, system):
+    folder = system.parent / "schema"
+    folder.mkdir()
+    (folder / "20_more.sql").write_text("alter table sample.thing add column if not exists name text;")
+    (folder / "10_tables.sql").write_text(system.read_text())
+    (folder / "notes.txt").write_text("not SQL")
+    system.unlink()
+
+    assert schema.install(db.dsn, "sample", "sample")
+    assert not schema.install(db.dsn, "sample", "sample")
+
+    with psycopg.connect(db.dsn) as conn:
+        conn.execute("insert into sample.thing (id, name) values (1, 'x')")
+
+
 def test_a_schema_that_fails_half_way_leaves_nothing(db, system):
     system.write_text(system.read_text() + "select 1 / 0;")
 

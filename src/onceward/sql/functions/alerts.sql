@@ -202,6 +202,17 @@ begin
 end;
 $$;
 
+-- Of what was found, only where: the rest is in the alert.
+create or replace function onceward.audit_alert(p_alert onceward.alert_private, p_kind text, p_note text)
+  returns void
+  language sql volatile
+  set search_path = pg_catalog, pg_temp
+as $$
+  select onceward.audit(p_kind, p_tenant => p_alert.tenant, p_entity_type => 'alert', p_entity_id => p_alert.id::text,
+    p_before => jsonb_build_object('state', p_alert.state), p_message => p_note,
+    p_meta => jsonb_build_object('monitor', p_alert.monitor, 'key', p_alert.key, 'severity', p_alert.severity))
+$$;
+
 create or replace function onceward.ack_alert(p_alert_id uuid, p_note text default null)
   returns boolean
   language plpgsql security definer
@@ -216,6 +227,7 @@ begin
   update onceward.alert_private as a
      set acked_at = onceward.now(), acked_by = onceward.caller(), ack_note = left(p_note, 2000)
    where a.id = p_alert_id;
+  perform onceward.audit_alert(v_alert, 'alert.acknowledged', p_note);
   return true;
 end;
 $$;
@@ -240,6 +252,7 @@ begin
      set state = 'closed', opened_at = coalesce(a.opened_at, a.first_seen_at), closed_at = onceward.now(),
          closed_by = onceward.caller(), close_note = left(trim(p_note), 2000)
    where a.id = p_alert_id;
+  perform onceward.audit_alert(v_alert, 'alert.closed', trim(p_note));
   return true;
 end;
 $$;
@@ -278,6 +291,9 @@ begin
   end if;
   insert into onceward.silence_private (id, alert_id, monitor, tenant, key, until, reason, created_at, created_by)
   values (v_id, p_alert_id, p_monitor, v_tenant, p_key, p_until, left(trim(p_reason), 2000), onceward.now(), onceward.caller());
+  perform onceward.audit('silence.began', p_tenant => v_tenant, p_entity_type => 'silence', p_entity_id => v_id::text,
+    p_message => trim(p_reason), p_after => jsonb_strip_nulls(jsonb_build_object(
+      'until', p_until, 'alert', p_alert_id, 'monitor', p_monitor, 'key', p_key)));
   return v_id;
 end;
 $$;
@@ -302,6 +318,8 @@ begin
     return false;
   end if;
   update onceward.silence_private as s set until = onceward.now() where s.id = p_silence_id;
+  perform onceward.audit('silence.ended', p_tenant => v_silence.tenant, p_entity_type => 'silence', p_entity_id => p_silence_id::text,
+    p_before => jsonb_build_object('until', v_silence.until));
   return true;
 end;
 $$;

@@ -59,6 +59,49 @@ $$;
 comment on function onceward.find_jobs(text[], text, text, text, text, text, text, timestamptz, timestamptz, uuid, integer, integer) is
   'Jobs that match, newest first, without payloads and results.  Looks at p_scan jobs at most; onceward.scan_end tells where it stopped.';
 
+-- Counting is a scan of its own: handing out as many rows to count them takes ten times as long.
+create or replace function onceward.count_found(
+  p_states      text[] default null,
+  p_lane        text default null,
+  p_task        text default null,
+  p_tenant      text default null,
+  p_key         text default null,
+  p_error       text default null,
+  p_fingerprint text default null,
+  p_since       timestamptz default null,
+  p_until       timestamptz default null,
+  p_scan        integer default 20000
+)
+  returns table (found bigint, is_all boolean)
+  language sql stable
+  set search_path = pg_catalog, pg_temp
+as $$
+  select count(*) filter (where (p_states is null or f.state = any (p_states))
+                            and (p_lane is null or f.lane = p_lane)
+                            and (p_task is null or f.task = p_task)
+                            and (p_tenant is null or f.tenant = p_tenant)
+                            and (p_key is null or f.key = p_key)
+                            and (p_fingerprint is null or f.last_error ->> 'fingerprint' = p_fingerprint)
+                            and (p_error is null or strpos(lower(f.last_error ->> 'message'), lower(p_error)) > 0)),
+         count(*) < p_scan
+    from (
+      (select j.id, j.tenant, j.lane, j.task, j.state, j.key, j.last_error from onceward.job_private as j
+        where (p_states is null or p_states && array['scheduled', 'ready', 'running', 'blocked', 'dead_letter'])
+          and j.id >= coalesce(onceward.id_at(p_since), '00000000-0000-0000-0000-000000000000')
+          and j.id < least(onceward.id_at(p_until), 'ffffffff-ffff-ffff-ffff-ffffffffffff')
+        order by j.id desc limit p_scan)
+      union all
+      (select a.id, a.tenant, a.lane, a.task, a.state, a.key, a.last_error from onceward.archive_private as a
+        where (p_states is null or p_states && array['done', 'cancelled', 'resolved'])
+          and a.id >= coalesce(onceward.id_at(p_since), '00000000-0000-0000-0000-000000000000')
+          and a.id < least(onceward.id_at(p_until), 'ffffffff-ffff-ffff-ffff-ffffffffffff')
+        order by a.id desc limit p_scan)
+      order by id desc limit p_scan
+    ) as f
+$$;
+comment on function onceward.count_found(text[], text, text, text, text, text, text, timestamptz, timestamptz, integer) is
+  'How many jobs match among the newest p_scan, and whether those are all that there are.';
+
 create or replace function onceward.scan_end(
   p_states text[] default null,
   p_since  timestamptz default null,
@@ -106,7 +149,7 @@ comment on function onceward.estimate_jobs() is
 
 -- What happened per minute and lane.  On a busy day it looks at a sample of the pages, some thousands of them, and multiplies:
 -- about says so.  Jobs that were created more than a day before they ended are not counted.
-create or replace function onceward.activity(p_minutes integer default 60, p_pages integer default 4000)
+create or replace function onceward.activity(p_minutes integer default 60, p_pages integer default 1500)
   returns table (minute timestamptz, lane text, done bigint, failed bigint, about boolean)
   language plpgsql stable
   set search_path = pg_catalog, pg_temp

@@ -304,7 +304,7 @@ begin
   if not found then
     perform onceward.no_such_limit(p_limit);
   end if;
-  if p_key <> '' and not onceward.shows_tenant(p_key) then
+  if p_key <> '' and not onceward.sees_tenant(p_key) then
     perform onceward.check_tenant(p_key, 'key of the limit');
   end if;
   select * into v_bucket from onceward.bucket_private as b where b.limit_name = p_limit and b.key = coalesce(p_key, '');
@@ -336,6 +336,6 @@ as $$
   select b.limit_name, b.key, n.*
     from onceward.bucket_private as b
    cross join lateral onceward.limit_now(b.limit_name, b.key) as n
-   where b.key = '' or onceward.shows_tenant(b.key)
+   where b.key = '' or onceward.sees_tenant(b.key)
 $$;
 comment on function onceward.limit_levels() is 'What is left of each limit and key that the reader may see; the view limits shows it.';

@@ -30,6 +30,8 @@ as $$
 declare
   v_tenant text := coalesce(p_tenant, nullif(onceward.current_tenant(), '*'));
   v_old    onceward.channel_private;
+  v_new    onceward.channel_private;
+  v_moved  boolean;
 begin
   if p_name is null or p_name !~ '^[A-Za-z0-9_.:-]{1,100}$' then
     perform onceward.bad_argument('name', p_name, 'must be 1 to 100 letters, digits or . _ : -');
@@ -48,12 +50,17 @@ begin
   if found then
     perform onceward.check_tenant(coalesce(v_old.tenant, '*'), 'channel');
   end if;
-  insert into onceward.channel_private (name, kind, tenant, severity, created_at, created_by)
+  insert into onceward.channel_private as c (name, kind, tenant, severity, created_at, created_by)
   values (p_name, p_kind, v_tenant, p_severity, onceward.now(), onceward.caller())
       on conflict (name) do update
-     set kind = excluded.kind, tenant = excluded.tenant, severity = excluded.severity;
-  insert into onceward.channel_target_private (name, target) values (p_name, p_target)
-      on conflict (name) do update set target = excluded.target;
+     set kind = excluded.kind, tenant = excluded.tenant, severity = excluded.severity
+  returning c.* into v_new;
+  insert into onceward.channel_target_private as t (name, target) values (p_name, p_target)
+      on conflict (name) do update set target = excluded.target where t.target <> excluded.target;
+  v_moved := found and v_old.name is not null;
+  -- Of an address only that it was changed.
+  perform onceward.audit_setting('channel', p_name, onceward.channel_settings(v_old),
+    onceward.channel_settings(v_new) || case when v_moved then '{"target": "another"}' else '{}' end::jsonb, v_tenant);
   return v_old.name is null;
 end;
 $$;
@@ -66,18 +73,19 @@ create or replace function onceward.drop_channel(p_name text)
   set search_path = pg_catalog, pg_temp
 as $$
 declare
-  v_tenant text;
+  v_old onceward.channel_private;
 begin
-  select c.tenant into v_tenant from onceward.channel_private as c where c.name = p_name for update;
+  select * into v_old from onceward.channel_private as c where c.name = p_name for update;
   if not found then
     perform onceward.no_such_channel(p_name);
   end if;
-  perform onceward.check_tenant(coalesce(v_tenant, '*'), 'channel');
+  perform onceward.check_tenant(coalesce(v_old.tenant, '*'), 'channel');
   delete from onceward.channel_target_private as t where t.name = p_name;
   delete from onceward.channel_private as c where c.name = p_name;
   update onceward.monitor_private as m
      set channels = nullif(array_remove(m.channels, p_name), '{}')
    where p_name = any (m.channels);
+  perform onceward.audit_setting('channel', p_name, onceward.channel_settings(v_old), null, v_old.tenant);
 end;
 $$;
 comment on function onceward.drop_channel(text) is
@@ -108,6 +116,8 @@ begin
         format('This is a test of channel %s, asked for by %s.', p_name, onceward.caller())),
       coalesce(v_channel.tenant, 'onceward'), null, null, 0, null, null, null, true) as d;
   perform set_config('onceward.tenant', v_session, true);
+  perform onceward.audit('channel.tested', p_tenant => v_channel.tenant, p_entity_type => 'channel', p_entity_id => p_name,
+    p_meta => jsonb_build_object('delivery', v_id));
   return v_id;
 end;
 $$;

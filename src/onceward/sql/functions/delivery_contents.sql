@@ -153,6 +153,10 @@ begin
     if v_part ->> 'type' !~ '^[A-Za-z0-9.+-]+/[A-Za-z0-9.+-]+$' then
       perform onceward.bad_content('type', 'must be a media type such as application/pdf');
     end if;
+    perform onceward.check_text(v_part, 'content_id', 100, false, true);
+    if v_part ->> 'content_id' !~ '^[A-Za-z0-9._-]+$' then
+      perform onceward.bad_content('content_id', 'must be letters, digits, dots, dashes or underscores');
+    end if;
     if coalesce(jsonb_typeof(v_part -> 'content'), '') <> 'string' or v_part ->> 'content' !~ '^[A-Za-z0-9+/]*={0,2}$' then
       perform onceward.bad_content('content', 'must be base64');
     end if;

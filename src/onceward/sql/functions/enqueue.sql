@@ -95,6 +95,8 @@ begin
       p_run_at := greatest(p_run_at, until);
       until := p_run_at;
       v_state := 'scheduled';
+      -- For explain: nobody else knows later why it was put off.
+      p_headers := coalesce(p_headers, '{}') || jsonb_build_object('onceward.deferred', reason);
     end if;
   end if;
 

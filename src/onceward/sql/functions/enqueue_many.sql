@@ -65,6 +65,7 @@ begin
       return;
     elsif v_found.answer = 'deferred' then
       p_run_at := greatest(p_run_at, v_found.until);
+      p_headers := coalesce(p_headers, '{}') || jsonb_build_object('onceward.deferred', v_found.reason);
     end if;
     answer := v_found.answer;
     reason := v_found.reason;

@@ -1,6 +1,6 @@
 -- Explain, the words: how moments, durations and errors are told to people.
 
-create or replace function onceward.counted(p_count bigint, p_noun text)
+create or replace function onceward.counted(p_count numeric, p_noun text)
   returns text
   language sql immutable
   set search_path = pg_catalog, pg_temp

@@ -135,6 +135,11 @@ begin
     reason := 'sleeps';
     sentence := format('Sleeps in step "%s" until %s.', onceward.shown(v_sleep), onceward.told(p_job.run_at));
     detail := detail || jsonb_build_object('step', v_sleep);
+  elsif p_job.epoch = 0 and p_job.headers ? 'onceward.deferred' then
+    reason := 'deferred';
+    sentence := format('Was put off until %s when it was enqueued: %s.', onceward.told(p_job.run_at),
+                       onceward.told_text(p_job.headers ->> 'onceward.deferred'));
+    detail := detail || jsonb_build_object('why', p_job.headers ->> 'onceward.deferred');
   else
     reason := 'run_at';
     sentence := format('Is to start at %s, not before.', onceward.told(p_job.run_at));

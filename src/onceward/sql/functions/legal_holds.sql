@@ -15,7 +15,11 @@ begin
   insert into onceward.legal_hold_private (tenant, held_at, held_by, reason)
   values (p_tenant, onceward.now(), onceward.caller(), left(trim(p_reason), 2000))
       on conflict do nothing;
-  return found;
+  if not found then
+    return false;
+  end if;
+  perform onceward.audit('tenant.held', p_tenant => p_tenant, p_entity_type => 'tenant', p_entity_id => p_tenant, p_message => trim(p_reason));
+  return true;
 end;
 $$;
 comment on function onceward.hold_tenant(text, text) is
@@ -34,7 +38,11 @@ begin
   update onceward.legal_hold_private as h
      set released_at = onceward.now(), released_by = onceward.caller(), release_reason = left(trim(p_reason), 2000)
    where h.tenant = p_tenant and h.released_at is null;
-  return found;
+  if not found then
+    return false;
+  end if;
+  perform onceward.audit('tenant.released', p_tenant => p_tenant, p_entity_type => 'tenant', p_entity_id => p_tenant, p_message => trim(p_reason));
+  return true;
 end;
 $$;
 comment on function onceward.release_tenant(text, text) is

@@ -108,6 +108,7 @@ begin
     insert into onceward.bucket_private (limit_name, key, refilled_at) values (p_name, '', onceward.now())
         on conflict do nothing;
   end if;
+  perform onceward.audit_setting('limit', p_name, onceward.limit_settings(v_old), onceward.limit_settings(v_new));
   return true;
 end;
 $$;
@@ -201,8 +202,10 @@ create or replace function onceward.drop_limit(p_name text)
   language plpgsql security definer
   set search_path = pg_catalog, pg_temp
 as $$
+declare
+  v_limit onceward.limit_private;
 begin
-  delete from onceward.limit_private as l where l.name = p_name;
+  delete from onceward.limit_private as l where l.name = p_name returning l.* into v_limit;
   if not found then
     perform onceward.no_such_limit(p_name);
   end if;
@@ -210,6 +213,7 @@ begin
   delete from onceward.hold_private as h where h.limit_name = p_name;
   delete from onceward.pressure_private as p where p.kind = 'limit' and p.name = p_name;
   perform onceward.wake(array(select l.name from onceward.lane_private as l));
+  perform onceward.audit_setting('limit', p_name, onceward.limit_settings(v_limit), null);
 end;
 $$;
 comment on function onceward.drop_limit(text) is

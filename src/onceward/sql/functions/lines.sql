@@ -216,6 +216,8 @@ create or replace function onceward.set_share(p_lane text, p_tenant text, p_shar
   language plpgsql security definer
   set search_path = pg_catalog, pg_temp
 as $$
+declare
+  v_was integer;
 begin
   if not exists (select from onceward.lane_private as l where l.name = p_lane) then
     perform onceward.no_such_lane(p_lane);
@@ -226,8 +228,14 @@ begin
   if p_share is null or p_share not between 1 and 1000 then
     perform onceward.bad_argument('share', p_share::text, 'must be between 1 and 1000');
   end if;
+  perform onceward.check_tenant(p_tenant, 'share');
+  select s.share into v_was from onceward.share_private as s where s.lane = p_lane and s.tenant = p_tenant for update;
   insert into onceward.share_private as s (lane, tenant, share) values (p_lane, p_tenant, p_share)
       on conflict (lane, tenant) do update set share = excluded.share where s.share <> excluded.share;
+  if found then
+    perform onceward.audit('share.changed', p_tenant => p_tenant, p_entity_type => 'lane', p_entity_id => p_lane,
+      p_before => jsonb_build_object('share', coalesce(v_was, 1)), p_after => jsonb_build_object('share', p_share));
+  end if;
 end;
 $$;
 comment on function onceward.set_share(text, text, integer) is

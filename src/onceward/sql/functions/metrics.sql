@@ -1,7 +1,7 @@
 -- Metrics: gauges of the whole database, for any number of scrapers.
 -- What each is called and means is in src/onceward/metrics.py, and a test holds the two together.
 -- Every count stops at p_most and goes by an index: measuring a lane of ten million must not add to its trouble.
--- Labels are names of lanes, states and tables: no tenant, no key, nothing that a payload holds.
+-- Labels are names of lanes, limits, states and tables: no tenant, no key, nothing that a payload holds.
 
 create or replace function onceward.metrics(p_most integer default 100000)
   returns table (name text, labels jsonb, value double precision)
@@ -15,11 +15,13 @@ begin
   return query select m.* from onceward.metrics_of_jobs(p_most) as m;
   return query select m.* from onceward.metrics_of_lanes() as m;
   return query select m.* from onceward.metrics_of_ledgers(p_most) as m;
+  return query select m.* from onceward.metrics_of_limits(p_most) as m;
+  return query select m.* from onceward.metrics_of_watch(p_most) as m;
   return query select m.* from onceward.metrics_of_storage() as m;
 end;
 $$;
 comment on function onceward.metrics(integer) is
-  'Gauges of the whole database, by name and labels: jobs by lane and state, ages, workers, deliveries, schedules, storage.  Counts stop at p_most.';
+  'Gauges of the whole database, by name and labels: jobs by lane and state, ages, workers, limits, deliveries, schedules, alerts, the audit log, storage.  Counts stop at p_most.';
 
 -- Lanes that get labels of their own.  More than these would swamp whoever stores the series.
 create or replace function onceward.measured_lanes()
@@ -99,29 +101,44 @@ begin
 end;
 $$;
 
--- Since when the oldest ready job of a lane is due: the first of each priority, from one priority to the next.
-create or replace function onceward.oldest_ready(p_lane text)
-  returns timestamptz
-  language sql stable
+-- The first ready job of each priority of each line: a look into the index of claims for each, at most a hundred lines and
+-- fifty priorities of one.
+create or replace function onceward.heads_of_lane(p_lane text)
+  returns setof onceward.job_private
+  language plpgsql stable
   set search_path = pg_catalog, pg_temp
   set enable_seqscan = off
   set enable_bitmapscan = off
   set enable_sort = off
+  set plan_cache_mode = force_generic_plan
   set jit = off
 as $$
-  with recursive first as (
-    (select j.priority, j.run_at from onceward.job_private as j
-      where j.lane = p_lane and j.state = 'ready' order by j.priority desc, j.ready_seq limit 1)
-    union all
-    select n.priority, n.run_at
-      from first as f
-     cross join lateral (
-       select j.priority, j.run_at from onceward.job_private as j
-        where j.lane = p_lane and j.state = 'ready' and j.priority < f.priority
-        order by j.priority desc, j.ready_seq limit 1) as n
-  )
-  select min(f.run_at) from (select * from first limit 100) as f
+declare
+  v_line text;
+  v_last integer;
+  v_job  onceward.job_private;
+begin
+  foreach v_line in array onceward.lines_of(p_lane, null, 100) loop
+    v_last := 32768;
+    for i in 1 .. 50 loop
+      select * into v_job from onceward.job_private as j
+       where j.lane = p_lane and j.line = v_line and j.state = 'ready' and j.priority < v_last
+       order by j.priority desc, j.ready_seq
+       limit 1;
+      exit when not found;
+      v_last := v_job.priority;
+      return next v_job;
+    end loop;
+  end loop;
+end;
 $$;
+
+-- Since when the oldest ready job of a lane is due.
+create or replace function onceward.oldest_ready(p_lane text)
+  returns timestamptz
+  language sql stable
+  set search_path = pg_catalog, pg_temp
+as $$ select min(j.run_at) from onceward.heads_of_lane(p_lane) as j $$;
 
 create or replace function onceward.metrics_of_lanes()
   returns table (name text, labels jsonb, value double precision)

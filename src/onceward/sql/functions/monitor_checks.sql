@@ -30,57 +30,35 @@ as $$
               else round(p_seconds / 86400) || ' d' end
 $$;
 
-create or replace function onceward.counted(p_count numeric, p_noun text)
-  returns text
-  language sql immutable
-  set search_path = pg_catalog, pg_temp
-as $$
-  select format('%s %s%s', p_count, p_noun, case when p_count = 1 then '' else 's' end)
-$$;
-
--- The first ready job of each lane and priority: one look into the index for each.
+-- The first ready jobs of each lane, and since when they could have started.
 create or replace function onceward.ready_heads()
   returns table (lane text, job_id uuid, since timestamptz)
   language plpgsql stable
   set search_path = pg_catalog, pg_temp
-  set enable_seqscan = off
-  set enable_bitmapscan = off
-  set enable_sort = off
-  set jit = off
 as $$
 declare
-  v_lane text;
-  v_last integer;
-  v_job  record;
+  v_job onceward.job_private;
 begin
-  for v_lane in select l.name from onceward.lane_private as l where l.paused_at is null order by l.name limit 1000
+  for v_job in
+    select j.* from (select l.name from onceward.lane_private as l where l.paused_at is null order by l.name limit 1000) as l
+     cross join lateral onceward.heads_of_lane(l.name) as j
   loop
-    v_last := 32767;
-    for i in 1..50 loop
-      select j.id, j.priority, j.run_at, j.created_at, j.epoch, j.concurrency_key, j.after into v_job
-        from onceward.job_private as j
-       where j.state = 'ready' and j.lane = v_lane and j.priority < v_last
-       order by j.priority desc, j.ready_seq
-       limit 1;
-      exit when not found;
-      v_last := v_job.priority;
-      lane := v_lane;
-      job_id := v_job.id;
-      -- Its time has come and, if it ran before, that attempt has ended.
-      since := greatest(v_job.run_at, v_job.created_at,
-                        case when v_job.epoch > 0 then
-                          (select max(a.ended_at) from onceward.attempt_private as a where a.job_id = v_job.id) end);
-      if v_job.concurrency_key is not null or v_job.after is not null then
-        -- It had to wait for others, and nobody has written until when: since the look that saw it first.
-        since := coalesce(
-          (select (f -> 'detail' ->> 'since')::timestamptz
-             from (select r.result from onceward.monitor_run_private as r
-                    where r.monitor = 'ready_age' and r.ended_at is not null
-                    order by r.started_at desc limit 1) as r, jsonb_array_elements(r.result) as f
-            where f ->> 'key' = v_lane and f -> 'detail' ->> 'job' = v_job.id::text), onceward.now());
-      end if;
-      return next;
-    end loop;
+    lane := v_job.lane;
+    job_id := v_job.id;
+    -- Its time has come and, if it ran before, that attempt has ended.
+    since := greatest(v_job.run_at, v_job.created_at,
+                      case when v_job.epoch > 0 then
+                        (select max(a.ended_at) from onceward.attempt_private as a where a.job_id = v_job.id) end);
+    if v_job.concurrency_key is not null or v_job.after is not null then
+      -- It had to wait for others, and nobody has written until when: since the look that saw it first.
+      since := coalesce(
+        (select (f -> 'detail' ->> 'since')::timestamptz
+           from (select r.result from onceward.monitor_run_private as r
+                  where r.monitor = 'ready_age' and r.ended_at is not null
+                  order by r.started_at desc limit 1) as r, jsonb_array_elements(r.result) as f
+          where f ->> 'key' = v_job.lane and f -> 'detail' ->> 'job' = v_job.id::text), onceward.now());
+    end if;
+    return next;
   end loop;
 end;
 $$;

@@ -93,6 +93,11 @@ begin
   if onceward.enter_thresholds(v_name, coalesce(p_spec -> 'thresholds', '[]')) then
     v_set := true;
   end if;
+  if p_source <> 'built in' and (v_set or v_old.name is null) then
+    perform onceward.audit(case when v_old.name is null then 'monitor.created' else 'monitor.changed' end,
+      p_entity_type => 'monitor', p_entity_id => v_name, p_after => onceward.settings_of_monitor(v_name),
+      p_meta => jsonb_strip_nulls(jsonb_build_object('source', p_source, 'app', p_app, 'function', p_function)));
+  end if;
   return case when v_old.name is null then 'created' when v_set then 'changed' else 'unchanged' end;
 end;
 $$;
@@ -210,11 +215,13 @@ as $$
 declare
   v_monitor onceward.monitor_private;
   v_name    text;
+  v_was     jsonb;
 begin
   select * into v_monitor from onceward.monitor_private as m where m.name = p_name for update;
   if not found then
     perform onceward.no_such_monitor(p_name);
   end if;
+  v_was := onceward.settings_of_monitor(p_name);
   if jsonb_typeof(p_thresholds) is distinct from 'object' then
     perform onceward.bad_argument('thresholds', p_thresholds::text, 'must be an object of names and numbers');
   end if;
@@ -260,6 +267,7 @@ begin
            set_by         = onceward.caller()
      where m.name = p_name;
   end if;
+  perform onceward.audit_setting('monitor', p_name, v_was, onceward.settings_of_monitor(p_name));
 end;
 $$;
 comment on function onceward.set_monitor(text, jsonb, interval, text, interval, interval, interval, interval, integer, text[]) is
@@ -273,6 +281,7 @@ as $$
 begin
   update onceward.monitor_private as m set enabled = true, next_at = onceward.now() where m.name = p_name and not m.enabled;
   if found then
+    perform onceward.audit('monitor.enabled', p_entity_type => 'monitor', p_entity_id => p_name);
     return true;
   end if;
   if not exists (select from onceward.monitor_private as m where m.name = p_name) then
@@ -297,6 +306,7 @@ begin
     return false;
   end if;
   perform onceward.drop_alerts(p_name, 'the monitor was disabled');
+  perform onceward.audit('monitor.disabled', p_entity_type => 'monitor', p_entity_id => p_name);
   return true;
 end;
 $$;
@@ -310,17 +320,20 @@ create or replace function onceward.drop_monitor(p_name text)
 as $$
 declare
   v_source text;
+  v_was    jsonb;
 begin
   select m.source into v_source from onceward.monitor_private as m where m.name = p_name for update;
   if not found then
     perform onceward.no_such_monitor(p_name);
   end if;
+  v_was := onceward.settings_of_monitor(p_name);
   if v_source = 'built in' then
     perform onceward.bad_argument('monitor', p_name, 'must not be a built-in one', 'Disable it instead.');
   end if;
   perform onceward.drop_alerts(p_name, 'the monitor was dropped');
   delete from onceward.threshold_private as t where t.monitor = p_name;
   delete from onceward.monitor_private as m where m.name = p_name;
+  perform onceward.audit_setting('monitor', p_name, v_was, null);
 end;
 $$;
 comment on function onceward.drop_monitor(text) is

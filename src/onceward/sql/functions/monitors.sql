@@ -349,6 +349,7 @@ begin
   if not found then
     perform onceward.no_such_monitor(p_name);
   end if;
+  perform onceward.audit('monitor.run', p_entity_type => 'monitor', p_entity_id => p_name);
   if v_monitor.kind = 'python' then
     -- Its code is in some worker, which looks about once a second.
     update onceward.monitor_private as m set next_at = onceward.now() where m.name = p_name;

@@ -7,7 +7,8 @@ create or replace function onceward.check_manages_access()
   set search_path = pg_catalog, pg_temp
 as $$
 begin
-  if not onceward.sees_all_tenants()
+  -- An unset tenant makes the first of these null.
+  if not coalesce(onceward.sees_all_tenants(), false)
      and not (onceward.current_tenant() is null and pg_has_role(onceward.caller(), 'onceward_owner', 'usage')) then
     raise exception 'operators and tokens are managed for all tenants at once'
       using errcode = 'OW011',
@@ -47,7 +48,8 @@ create or replace function onceward.add_operator(p_name text, p_role text defaul
   set search_path = pg_catalog, pg_temp
 as $$
 declare
-  v_new boolean;
+  v_old onceward.operator_private;
+  v_new onceward.operator_private;
 begin
   perform onceward.check_manages_access();
   if p_name is null or p_name !~ '^[^[:cntrl:][:space:]][^[:cntrl:]]{0,198}[^[:cntrl:][:space:]]$|^[^[:cntrl:][:space:]]$' then
@@ -60,44 +62,57 @@ begin
   perform onceward.check_tenant_name(p_tenant);
   insert into onceward.operator_private as o (id, name, role, tenant, created_at, created_by)
   values (onceward.new_id(), p_name, p_role, p_tenant, onceward.now(), onceward.actor())
-      on conflict (name) do nothing;
-  v_new := found;
-  if v_new then
-    return 'created';
+      on conflict (name) do nothing
+  returning o.* into v_new;
+  if not found then
+    select * into v_old from onceward.operator_private as o where o.name = p_name for update;
+    -- What crossed with the disabling must not come back with the operator.
+    if v_old.disabled_at is not null then
+      perform onceward.end_access(v_old.id);
+    end if;
+    update onceward.operator_private as o
+       set role = p_role, tenant = p_tenant, disabled_at = null
+     where o.name = p_name
+       and (o.role, o.tenant, o.disabled_at) is distinct from (p_role, p_tenant, null::timestamptz)
+    returning o.* into v_new;
+    if not found then
+      return 'unchanged';
+    end if;
   end if;
-  update onceward.operator_private as o
-     set role = p_role, tenant = p_tenant, disabled_at = null
-   where o.name = p_name
-     and (o.role, o.tenant, o.disabled_at) is distinct from (p_role, p_tenant, null::timestamptz);
-  return case when found then 'changed' else 'unchanged' end;
+  perform onceward.audit_setting('operator', p_name, onceward.operator_settings(v_old), onceward.operator_settings(v_new));
+  return case when v_old.name is null then 'created' else 'changed' end;
 end;
 $$;
 comment on function onceward.add_operator(text, text, text) is
   'Adds an operator of the web pages, or changes the role and tenant of one; a disabled one is enabled again.  Roles: viewer, operator, admin.  Returns created, changed or unchanged.';
 
--- Sessions and links end with it: the statement that disables also takes them.
+-- Links and sessions before the operator: in this order everybody locks them.  One that is begun in this very moment finds the
+-- operator disabled whenever it is used.
+create or replace function onceward.end_access(p_operator_id uuid)
+  returns void
+  language sql
+  set search_path = pg_catalog, pg_temp
+as $$
+  delete from onceward.link_private as l where l.operator_id = p_operator_id;
+  delete from onceward.session_private as s where s.operator_id = p_operator_id;
+$$;
+
 create or replace function onceward.disable_operator(p_name text)
   returns boolean
   language plpgsql security definer
   set search_path = pg_catalog, pg_temp
 as $$
 declare
-  v_id uuid;
+  v_id uuid := (select o.id from onceward.operator_private as o where o.name = p_name);
 begin
   perform onceward.check_manages_access();
-  update onceward.operator_private as o
-     set disabled_at = onceward.now()
-   where o.name = p_name and o.disabled_at is null
-  returning o.id into v_id;
-  if not found then
-    if not exists (select from onceward.operator_private as o where o.name = p_name) then
-      perform onceward.no_such_operator(p_name);
-    end if;
-    return false;
+  if v_id is null then
+    perform onceward.no_such_operator(p_name);
   end if;
-  delete from onceward.link_private as l where l.operator_id = v_id;
-  delete from onceward.session_private as s where s.operator_id = v_id;
-  return true;
+  perform onceward.end_access(v_id);
+  update onceward.operator_private as o set disabled_at = onceward.now() where o.id = v_id and o.disabled_at is null;
+  perform onceward.audit('operator.disabled', p_entity_type => 'operator', p_entity_id => p_name);
+  return found;
 end;
 $$;
 comment on function onceward.disable_operator(text) is
@@ -129,7 +144,8 @@ as $$
 $$;
 comment on function onceward.has_operators() is 'Whether anybody can sign in to the web pages.  Nothing more is told.';
 
--- For somebody whom a provider of single sign-on has vouched for; the caller has checked that.
+-- For somebody whom a provider of single sign-on has vouched for; the caller has checked that, page by page.  The log has the
+-- first page after a pause that would have ended a session.
 create or replace function onceward.operator_named(p_name text)
   returns table (name text, role text, tenant text)
   language plpgsql volatile security definer
@@ -137,6 +153,9 @@ create or replace function onceward.operator_named(p_name text)
 as $$
 begin
   perform onceward.check_manages_access();
+  perform onceward.audit('operator.signed_in', p_entity_type => 'operator', p_entity_id => o.name, p_meta => '{"by": "single sign-on"}')
+     from onceward.operator_private as o
+    where o.name = p_name and o.disabled_at is null and coalesce(o.seen_at < onceward.now() - interval '12 hours', true);
   update onceward.operator_private as o
      set seen_at = onceward.now()
    where o.name = p_name and o.disabled_at is null and coalesce(o.seen_at < onceward.now() - interval '1 minute', true);

@@ -17,6 +17,8 @@ create or replace function onceward.set_bound(
 as $$
 declare
   v_fair boolean;
+  v_was  onceward.bound_private;
+  v_new  onceward.bound_private;
 begin
   select l.fair into v_fair from onceward.lane_private as l where l.name = p_lane;
   if not found then
@@ -47,12 +49,16 @@ begin
     perform onceward.bad_argument('tenant', p_tenant, format('cannot be bounded in lane "%s", where tenants do not stand apart', p_lane),
       'Make the lane fair.');
   end if;
-  insert into onceward.bound_private (lane, tenant, max_depth, max_age, max_bytes, over, defer_by)
+  perform onceward.check_bound_tenant(p_tenant);
+  select * into v_was from onceward.bound_private as b where b.lane = p_lane and b.tenant = coalesce(p_tenant, '') for update;
+  insert into onceward.bound_private as b (lane, tenant, max_depth, max_age, max_bytes, over, defer_by)
   values (p_lane, coalesce(p_tenant, ''), p_max_depth, p_max_age, p_max_bytes, p_over, p_defer_by)
       on conflict (lane, tenant) do update
      set max_depth = excluded.max_depth, max_age = excluded.max_age, max_bytes = excluded.max_bytes,
-         over = excluded.over, defer_by = excluded.defer_by;
+         over = excluded.over, defer_by = excluded.defer_by
+  returning b.* into v_new;
   update onceward.lane_private as l set bounded = true where l.name = p_lane and not l.bounded;
+  perform onceward.audit_bound(p_lane, coalesce(p_tenant, ''), v_was, v_new);
 end;
 $$;
 comment on function onceward.set_bound(text, bigint, interval, bigint, text, text, interval) is
@@ -63,8 +69,11 @@ create or replace function onceward.drop_bound(p_lane text, p_tenant text defaul
   language plpgsql security definer
   set search_path = pg_catalog, pg_temp
 as $$
+declare
+  v_was onceward.bound_private;
 begin
-  delete from onceward.bound_private as b where b.lane = p_lane and b.tenant = coalesce(p_tenant, '');
+  perform onceward.check_bound_tenant(p_tenant);
+  delete from onceward.bound_private as b where b.lane = p_lane and b.tenant = coalesce(p_tenant, '') returning b.* into v_was;
   if not found then
     return false;
   end if;
@@ -74,10 +83,36 @@ begin
   update onceward.lane_private as l
      set bounded = false
    where l.name = p_lane and not exists (select from onceward.bound_private as b where b.lane = p_lane);
+  perform onceward.audit_bound(p_lane, coalesce(p_tenant, ''), v_was, null);
   return true;
 end;
 $$;
 comment on function onceward.drop_bound(text, text) is 'Removes a bound of a lane, or of a tenant in it.  Returns false when there was none.';
+
+-- A lane is of everybody, and so is its bound; that of a tenant is not.
+create or replace function onceward.check_bound_tenant(p_tenant text)
+  returns void
+  language plpgsql stable
+  set search_path = pg_catalog, pg_temp
+as $$
+begin
+  if coalesce(p_tenant, '') not in ('', '*') then
+    perform onceward.check_tenant(p_tenant, 'bound');
+  end if;
+end;
+$$;
+
+create or replace function onceward.audit_bound(
+  p_lane text, p_tenant text, p_before onceward.bound_private, p_after onceward.bound_private
+)
+  returns void
+  language sql volatile
+  set search_path = pg_catalog, pg_temp
+as $$
+  select onceward.audit_setting('bound', p_lane, onceward.bound_settings(p_before), onceward.bound_settings(p_after),
+                                case when p_tenant not in ('', '*') then p_tenant end,
+                                case when p_tenant = '*' then '{"of": "each tenant"}'::jsonb end)
+$$;
 
 -- What an enqueue is answered: null when nothing is above its bound.
 create or replace function onceward.pressure_on(p_lane text, p_tenant text, p_uses jsonb, p_task text, p_key text)
@@ -286,8 +321,8 @@ as $$
     from onceward.bound_private as b
     left join onceward.pressure_private as p
       on p.kind = 'lane' and p.name = b.lane
-     and (p.part = b.tenant or (b.tenant = '*' and p.part <> '' and onceward.shows_tenant(p.part)))
-   where b.tenant in ('', '*') or onceward.shows_tenant(b.tenant)
+     and (p.part = b.tenant or (b.tenant = '*' and p.part <> '' and onceward.sees_tenant(p.part)))
+   where b.tenant in ('', '*') or onceward.sees_tenant(b.tenant)
    order by b.lane, b.tenant, p.part
 $$;
 comment on function onceward.bound_levels() is 'Bounds that the reader may see, with what was measured last; the view bounds shows them.';

@@ -29,6 +29,9 @@ as $$
     ('payload_edits', 'payload_edit', null,
      't.edited_at < $1 and t.tenant <> all ($2) and not exists (select from onceward.job_private as j where j.id = t.job_id)',
      't.edited_at', interval '90 days', interval '1 hour', 'payloads as they were before an operator changed them'),
+    -- By whole days, and not by rows: see retain_audit.
+    ('audit', 'audit', 'at', null, null, null, interval '30 days',
+     'the audit log, by whole days: what is sealed and covered by an exported checkpoint'),
     ('ticks', 'tick', null, 't.ticked_at < $1 and t.tenant <> all ($2)', 't.ticked_at', interval '30 days', interval '1 day',
      'what became of each slot of a schedule'),
     ('runs', 'run', null,
@@ -86,15 +89,17 @@ create or replace function onceward.set_retention(p_kind text, p_keep interval)
 as $$
 declare
   v_least interval;
+  v_was   interval;
 begin
   perform onceward.check_retention_kind(p_kind);
-  v_least := (select r.least_keep from onceward.retention_private as r where r.kind = p_kind);
+  select r.least_keep, r.keep into v_least, v_was from onceward.retention_private as r where r.kind = p_kind for update;
   if p_keep < v_least or p_keep > interval '100 years' then
     perform onceward.bad_argument('keep', p_keep::text, format('must be between %s and 100 years, or null for ever', v_least));
   end if;
   update onceward.retention_private as r
      set keep = p_keep, set_at = onceward.now(), set_by = onceward.caller(), next_at = onceward.now()
    where r.kind = p_kind;
+  perform onceward.audit_setting('retention', p_kind, jsonb_build_object('keep', v_was), jsonb_build_object('keep', p_keep));
 end;
 $$;
 comment on function onceward.set_retention(text, interval) is
@@ -176,7 +181,9 @@ begin
   select * into v_rule from onceward.retention_kinds() as k where k.kind = p_kind;
   v_held := onceward.held_tenants();
   before := onceward.now() - v_keep;
-  if v_rule.day_of is null then
+  if p_kind = 'audit' then
+    select * into row_count, partitions, more, note from onceward.retain_audit(before, v_held, p_dry_run);
+  elsif v_rule.day_of is null then
     row_count := onceward.remove_rows(v_rule.rows_of || '_private', v_rule.may_go, v_rule.in_order_of, before, v_held, p_limit, p_dry_run);
   else
     select * into v_part
@@ -188,7 +195,7 @@ begin
     more := v_part.more;
     note := v_part.note;
   end if;
-  more := more or row_count >= p_limit;
+  more := more or (row_count >= p_limit and p_kind <> 'audit');
   if not p_dry_run then
     update onceward.retention_private as r
        set last_run_at = onceward.now(), last_removed = retain_kind.row_count, last_note = retain_kind.note
@@ -196,6 +203,11 @@ begin
     if row_count > 0 or partitions <> '{}' then
       insert into onceward.removal_private (id, kind, removed_at, row_count, partitions, before)
       values (onceward.new_id(), p_kind, onceward.now(), retain_kind.row_count, retain_kind.partitions, retain_kind.before);
+      -- What goes of the log, the log itself says.
+      if p_kind <> 'audit' then
+        perform onceward.audit('retention.removed', p_entity_type => 'retention', p_entity_id => p_kind, p_meta => jsonb_build_object(
+          'rows', retain_kind.row_count, 'days', cardinality(retain_kind.partitions), 'before', retain_kind.before));
+      end if;
     end if;
   end if;
   return next;

@@ -119,6 +119,33 @@ $$;
 comment on function onceward.seal(integer, interval) is
   'Seals entries of the audit log that are complete, at most p_limit, unless the last seal is younger than p_every.  Called by workers; harmless to repeat.  Returns how many seals and entries, and whether there is more to do at once.';
 
+-- Entries that are not sealed yet, counted up to a bound, and the time of the first.  Held: because a transaction is open.
+create or replace function onceward.unsealed(p_most integer, out entries bigint, out since timestamptz, out held bigint)
+  language plpgsql stable
+  set search_path = pg_catalog, pg_temp
+  set enable_seqscan = off
+  set enable_bitmapscan = off
+  set jit = off
+as $$
+declare
+  v_last onceward.seal_private;
+begin
+  select * into v_last from onceward.seal_private as s order by s.number desc limit 1;
+  if onceward.is_restored(v_last) then
+    -- Transactions are about to be numbered anew; until then, what came after the last seal is told by its own number.
+    select count(*), min(e.at), 0 into entries, since, held
+      from (select a.at from onceward.audit_private as a where a.seq > v_last.top_seq order by a.seq limit p_most) as e;
+    return;
+  end if;
+  select count(*), min(e.at), count(*) filter (where e.xact >= pg_snapshot_xmin(pg_current_snapshot()))
+    into entries, since, held
+    from (select a.at, a.xact from onceward.audit_private as a
+           where (a.xact, a.seq) > (v_last.upto_xact, v_last.upto_seq) and a.seq > v_last.above_seq
+           order by a.xact, a.seq
+           limit p_most) as e;
+end;
+$$;
+
 -- Whether transactions were sealed, or wait for the first seal, that this cluster has not reached: the database came from
 -- another one.
 create or replace function onceward.is_restored(p_last onceward.seal_private)

@@ -36,6 +36,8 @@ begin
                      order by old.expires_at limit 100 for update skip locked);
   insert into onceward.link_private (hash, operator_id, created_at, created_by, expires_at)
   values (p_hash, v_id, onceward.now(), onceward.actor(), onceward.now() + p_life);
+  perform onceward.audit('operator.invited', p_entity_type => 'operator', p_entity_id => p_operator,
+    p_after => jsonb_build_object('until', onceward.now() + p_life));
   return onceward.now() + p_life;
 end;
 $$;
@@ -85,6 +87,7 @@ begin
   insert into onceward.session_private (hash, operator_id, created_at, seen_at, expires_at)
   values (p_session_hash, v_id, onceward.now(), onceward.now(), onceward.now() + interval '12 hours');
   update onceward.operator_private as o set seen_at = onceward.now() where o.id = v_id;
+  perform onceward.audit('operator.signed_in', p_entity_type => 'operator', p_entity_id => v_name, p_meta => '{"by": "link"}');
   return v_name;
 end;
 $$;
@@ -115,9 +118,17 @@ create or replace function onceward.end_session(p_hash bytea)
   language plpgsql security definer
   set search_path = pg_catalog, pg_temp
 as $$
+declare
+  v_name text;
 begin
-  delete from onceward.session_private as s where s.hash = p_hash;
-  return found;
+  delete from onceward.session_private as s using onceward.operator_private as o
+   where s.hash = p_hash and o.id = s.operator_id
+  returning o.name into v_name;
+  if not found then
+    return false;
+  end if;
+  perform onceward.audit('operator.signed_out', p_entity_type => 'operator', p_entity_id => v_name);
+  return true;
 end;
 $$;
 comment on function onceward.end_session(bytea) is 'Signs out.  Returns false when there was no such session.';

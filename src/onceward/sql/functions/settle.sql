@@ -87,11 +87,28 @@ begin
 end;
 $$;
 
+-- For people, and for handlers that know better than the provider.
 create or replace function onceward.pause_limit(p_limit text, p_for interval, p_key text default '', p_reason text default null)
   returns timestamptz
   language plpgsql security definer
   set search_path = pg_catalog, pg_temp
   set lock_timeout = '2s'
+as $$
+declare
+  v_until timestamptz := onceward.pause_bucket(p_limit, p_for, p_key, p_reason);
+begin
+  perform onceward.audit('limit.paused', p_entity_type => 'limit', p_entity_id => p_limit, p_message => p_reason,
+    p_after => jsonb_build_object('paused_until', v_until), p_meta => jsonb_build_object('key', coalesce(p_key, '')));
+  return v_until;
+end;
+$$;
+comment on function onceward.pause_limit(text, interval, text, text) is
+  'Lets nobody use a limit (of one key, when it is per key) for some time; a longer pause stays.  Afterwards one job is let through, and when it ends without a new pause, the others.  Returns the end of the pause.';
+
+create or replace function onceward.pause_bucket(p_limit text, p_for interval, p_key text, p_reason text)
+  returns timestamptz
+  language plpgsql
+  set search_path = pg_catalog, pg_temp
 as $$
 declare
   v_until timestamptz;
@@ -110,8 +127,6 @@ begin
   return v_until;
 end;
 $$;
-comment on function onceward.pause_limit(text, interval, text, text) is
-  'Lets nobody use a limit (of one key, when it is per key) for some time; a longer pause stays.  Afterwards one job is let through, and when it ends without a new pause, the others.  Returns the end of the pause.';
 
 create or replace function onceward.resume_limit(p_limit text, p_key text default '')
   returns boolean
@@ -128,6 +143,8 @@ begin
     return false;
   end if;
   perform onceward.wake(array(select l.name from onceward.lane_private as l));
+  perform onceward.audit('limit.resumed', p_entity_type => 'limit', p_entity_id => p_limit,
+    p_meta => jsonb_build_object('key', coalesce(p_key, '')));
   return true;
 end;
 $$;
@@ -182,7 +199,7 @@ begin
         join onceward.limit_private as l on l.name = u.name
        where p_limit is null or u.name = p_limit
     loop
-      v_until := greatest(v_until, onceward.pause_limit(v_use.name, p_retry_after, v_use.key, p_reason));
+      v_until := greatest(v_until, onceward.pause_bucket(v_use.name, p_retry_after, v_use.key, p_reason));
     end loop;
   end if;
   return query

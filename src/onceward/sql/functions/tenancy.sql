@@ -35,17 +35,6 @@ as $$
 $$;
 comment on function onceward.sees_all_tenants() is 'Whether this session may see the rows of every tenant.';
 
--- Whether this session may see what is a tenant's, inside a security definer function.
-create or replace function onceward.shows_tenant(p_tenant text)
-  returns boolean
-  language sql stable
-  set search_path = pg_catalog, pg_temp
-as $$
-  select coalesce(onceward.current_tenant() = p_tenant, false)
-      or coalesce(onceward.sees_all_tenants(), false)
-      or (onceward.current_tenant() is null and pg_has_role(onceward.caller(), 'onceward_owner', 'usage'))
-$$;
-
 -- Whether the rows of a tenant are for this caller: its own tenant's, all with '*', and all for an owner that has set none.
 create or replace function onceward.sees_tenant(p_tenant text)
   returns boolean

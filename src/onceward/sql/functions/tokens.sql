@@ -29,6 +29,8 @@ begin
   insert into onceward.token_private (id, hash, name, scopes, tenant, created_at, created_by, expires_at)
   values (v_id, p_hash, p_name, (select array_agg(distinct s order by s) from unnest(p_scopes) as s), p_tenant,
           onceward.now(), onceward.actor(), onceward.now() + p_life);
+  perform onceward.audit('token.created', p_entity_type => 'token', p_entity_id => v_id::text, p_after => jsonb_strip_nulls(
+    jsonb_build_object('name', p_name, 'scopes', p_scopes, 'tenant', p_tenant, 'expires_at', onceward.now() + p_life)));
   return v_id;
 end;
 $$;
@@ -40,12 +42,17 @@ create or replace function onceward.revoke_token(p_id uuid)
   language plpgsql security definer
   set search_path = pg_catalog, pg_temp
 as $$
+declare
+  v_name text;
 begin
   perform onceward.check_manages_access();
   update onceward.token_private as t
      set revoked_at = onceward.now(), revoked_by = onceward.actor()
-   where t.id = p_id and t.revoked_at is null;
+   where t.id = p_id and t.revoked_at is null
+  returning t.name into v_name;
   if found then
+    perform onceward.audit('token.revoked', p_entity_type => 'token', p_entity_id => p_id::text,
+      p_before => jsonb_build_object('name', v_name));
     return true;
   end if;
   if not exists (select from onceward.token_private as t where t.id = p_id) then

@@ -1,0 +1,129 @@
+"""The API put together, and its description."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from fastapi import FastAPI
+from fastapi.exceptions import RequestValidationError
+from fastapi.openapi.utils import get_openapi
+from fastapi.responses import JSONResponse
+from psycopg import DataError
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+
+from onceward.errors import OncewardError
+from onceward.web.api import (
+    alerts,
+    audit,
+    dead_letters,
+    deliveries,
+    events,
+    jobs,
+    lanes,
+    limits,
+    problems,
+    schedules,
+)
+from onceward.web.api.guard import Guard
+
+if TYPE_CHECKING:
+    from starlette.types import ASGIApp
+
+    from onceward.web.context import Web
+
+PREFIX = "/api/v1"
+VERSION = "1"
+_ROUTERS = {
+    "jobs": (jobs.router, "Enqueue work, look at it, wait for it, and act on it."),
+    "dead letters": (dead_letters.router, "Jobs that nobody tries any more, grouped by what went wrong."),
+    "lanes": (lanes.router, "The lines that jobs wait in, and their pause switches."),
+    "schedules": (schedules.router, "Work that is enqueued again and again."),
+    "limits": (limits.router, "Shared capacity: requests, tokens and slots."),
+    "events": (events.router, "Events that jobs wait for."),
+    "deliveries": (deliveries.router, "The ledger of outside effects, and decisions about unclear ones."),
+    "alerts": (alerts.router, "What monitors have raised."),
+    "audit": (audit.router, "Who did what, when, and the proof of it."),
+}
+_ABOUT = """\
+The engine over HTTP.
+
+- A request carries a token: `Authorization: Bearer owt_…`.
+  A token has scopes: `read`, `enqueue`, `operate`; `operate` includes `read`.
+  A token that is bound to a tenant sees and touches that tenant's rows only.
+- An error is `application/problem+json`: `type` and `code` say which, `title` and `detail` what happened, `hint` what to
+  do, and `errors` names the fields.
+- A POST that takes an `Idempotency-Key` has its effect once for each key: sent again, it gets the same answer.
+  The key belongs to the tenant and the route, and is remembered for 30 days.
+- Durations are numbers of seconds, times are RFC 3339 with a zone.
+- Lists are read page by page: pass `next` of an answer as `before` of the next request.
+"""
+
+
+def create_api(web: Web | None = None) -> ASGIApp:
+    """The application; without `web` it can only be described."""
+    app = described()
+    app.state.web = web
+    return Guard(app, web.settings.api) if web is not None else app
+
+
+def described() -> FastAPI:
+    app = FastAPI(
+        title="Onceward",
+        version=VERSION,
+        description=_ABOUT,
+        openapi_tags=[{"name": name, "description": words} for name, (_, words) in _ROUTERS.items()],
+        # Pages of others are not loaded into ours; the description itself is at /openapi.json.
+        docs_url=None,
+        redoc_url=None,
+        openapi_url=None,
+        redirect_slashes=False,
+        generate_unique_id_function=lambda route: route.name,
+        exception_handlers={
+            OncewardError: problems.known,
+            RequestValidationError: problems.invalid,
+            HTTPException: problems.http,
+            DataError: problems.unstorable,
+            problems.Refused: problems.refused,
+            Exception: problems.defect,
+        },
+    )
+    for name, (router, _) in _ROUTERS.items():
+        app.include_router(router, tags=[name], responses=problems.RESPONSES)
+    app.add_route("/openapi.json", _openapi, include_in_schema=False)
+    return app
+
+
+async def _openapi(request: Request) -> JSONResponse:
+    """For everybody: it says what could be asked, and nothing about what there is."""
+    return JSONResponse(description(request.app))
+
+
+def description(app: FastAPI) -> dict[str, Any]:
+    """OpenAPI 3.1."""
+    if app.openapi_schema is None:
+        made = get_openapi(
+            title=app.title,
+            version=app.version,
+            openapi_version="3.1.0",
+            description=app.description,
+            routes=app.routes,
+            tags=app.openapi_tags,
+            servers=[{"url": PREFIX}],
+        )
+        problems.describe(made)
+        _leave_out_nulls(made)
+        app.openapi_schema = made
+    return app.openapi_schema
+
+
+def _leave_out_nulls(openapi: dict[str, Any]) -> None:
+    """A parameter is given or left out: in an address and in a header there is no null."""
+    for operations in openapi["paths"].values():
+        for operation in operations.values():
+            for parameter in operation.get("parameters", ()):
+                kinds = [kind for kind in parameter["schema"].pop("anyOf", ()) if kind != {"type": "null"}]
+                if len(kinds) == 1:
+                    parameter["schema"] |= kinds[0]
+                elif kinds:
+                    parameter["schema"]["anyOf"] = kinds

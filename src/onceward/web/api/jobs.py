@@ -1,0 +1,540 @@
+"""Jobs: enqueue, find, look, wait, act."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from datetime import datetime, timedelta
+from typing import Annotated, Any, Literal
+from uuid import UUID
+
+from fastapi import APIRouter, Body, Query
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+from starlette.requests import Request
+from starlette.responses import Response
+
+from onceward import calls, jsonsafe
+from onceward.calls import browsing
+from onceward.client import AsyncClient
+from onceward.errors import UnknownJob
+from onceward.limits import use
+from onceward.model import FINISHED, AttemptInfo, Explanation, JobFilter, JobInfo, JobRef, Retry, StepInfo
+from onceward.model_web import FoundJob
+from onceward.requests import EnqueueOptions
+from onceward.web.api import problems
+from onceward.web.api.callers import Caller, Operator, Producer, Reader
+from onceward.web.api.fields import (
+    Duration,
+    Flag,
+    LaneName,
+    Limit,
+    Name,
+    Note,
+    Payload,
+    Reason,
+    Sent,
+    State,
+    Tenant,
+    Text,
+    When,
+    Whole,
+    answer_of,
+)
+from onceward.web.api.once import REPLAYED, Done, IdempotencyKey, perform
+from onceward.web.context import web_of
+from onceward.web.database import Acting
+
+router = APIRouter()
+MOST_AT_ONCE = 1000
+# Of a wait, and of those who wait at the same time in this process.
+MOST_SECONDS = 60
+MOST_WAITING = 500
+# How soon a wait looks again: at first, and after a while.
+FIRST_LOOK, LATER_LOOK = 0.05, 1.0
+_ENDED = FINISHED | {"dead_letter"}
+
+
+# ---------------------------------------------------------------- what is sent
+
+
+class RetryPolicy(Sent):
+    """How failed attempts are repeated: waits, the last of which repeats; or base × factor ^ (attempt - 1), at most cap."""
+
+    waits: list[Duration] | None = Field(None, min_length=1, max_length=100)
+    base: Duration = 5
+    factor: float = Field(3.0, strict=True, ge=1, le=100, allow_inf_nan=False)
+    cap: Duration = 3600
+    jitter: Flag | None = None
+
+    def made(self) -> Retry:
+        return Retry(
+            waits=None if self.waits is None else [timedelta(seconds=wait) for wait in self.waits],
+            base=timedelta(seconds=self.base),
+            factor=self.factor,
+            cap=timedelta(seconds=self.cap),
+            jitter=self.jitter,
+        )
+
+
+class LimitUse(Sent):
+    """A limit that the job uses."""
+
+    limit: Name
+    tokens: Annotated[Whole, Field(ge=0, le=10**12)] | None = None
+    key: Text | None = None
+
+
+class _Options(Sent):
+    """Everything about a job but its task and payload; what is left out comes from the task, or from the engine."""
+
+    lane: LaneName | None = None
+    priority: Annotated[Whole, Field(ge=-1000, le=1000)] | None = None
+    run_at: When | None = Field(None, description="Not before this time.")
+    delay: Duration | None = Field(None, description="Not before so many seconds from now.")
+    expires_at: When | None = Field(None, description="Not started after this time.")
+    expires_in: Duration | None = Field(
+        None, description="Not started later than so many seconds after its time."
+    )
+    timeout: Annotated[Duration, Field(gt=0, le=2_592_000)] | None = None
+    concurrency_key: Text | None = None
+    concurrency_limit: Annotated[Whole, Field(ge=1, le=10_000)] | None = None
+    max_attempts: Annotated[Whole, Field(ge=1, le=1000)] | None = None
+    retry: RetryPolicy | None = None
+    headers: dict[Name, Text] | None = Field(None, max_length=50)
+    after: list[UUID] | None = Field(None, max_length=1000, description="Jobs that it waits for.")
+    after_policy: Literal["fail", "ignore", "compensate"] | None = None
+    limits: list[LimitUse] | None = Field(None, min_length=1, max_length=8)
+    key_window: Literal["live", "forever"] | Annotated[Duration, Field(gt=0)] | None = Field(
+        None, description="How long the key is taken: while the job lives, for ever, or for so many seconds."
+    )
+    tenant: Tenant | None = None
+
+    def options(self) -> EnqueueOptions:
+        given: dict[str, Any] = {
+            name: getattr(self, name)
+            for name in (
+                "lane", "priority", "run_at", "expires_at", "concurrency_key", "concurrency_limit", "max_attempts",
+                "headers", "after", "after_policy",
+            )
+        }  # fmt: skip
+        for name in ("delay", "expires_in", "timeout"):
+            value = getattr(self, name)
+            given[name] = None if value is None else timedelta(seconds=value)
+        window = self.key_window
+        given["key_window"] = timedelta(seconds=window) if isinstance(window, float | int) else window
+        given["retry"] = self.retry.made() if self.retry else None
+        given["limits"] = (
+            [use(u.limit, tokens=u.tokens, key=u.key) for u in self.limits] if self.limits else None
+        )
+        made: EnqueueOptions = {name: value for name, value in given.items() if value is not None}  # type: ignore[assignment] # names of EnqueueOptions
+        return made
+
+
+class NewJob(_Options):
+    """A job to enqueue."""
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "examples": [
+                {"task": "send_receipt", "payload": {"order": 1}, "key": "receipt-1"},
+                {"task": "build_report", "payload": {}, "lane": "reports", "delay": 60, "max_attempts": 3},
+            ]
+        }
+    )
+    task: Name
+    payload: Payload = Field(default_factory=dict)
+    key: Text | None = Field(None, description="The engine's own key: one job for each key and task.")
+
+
+class ManyJobs(_Options):
+    """Jobs of one task, all or none of them."""
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "examples": [
+                {"task": "send_receipt", "payloads": [{"order": 1}, {"order": 2}], "keys": ["r-1", "r-2"]}
+            ]
+        }
+    )
+    task: Name
+    payloads: list[Payload] = Field(min_length=1, max_length=MOST_AT_ONCE)
+    keys: list[Text | None] | None = Field(None, description="One for each payload, or null.")
+
+    @model_validator(mode="after")
+    def _as_many(self) -> ManyJobs:
+        if self.keys is not None and len(self.keys) != len(self.payloads):
+            raise ValueError(f"keys must be as many as payloads ({len(self.payloads)})")
+        return self
+
+
+class Cancelling(Sent):
+    """Why, if there is something to say."""
+
+    reason: Reason | None = None
+
+
+class Requeueing(Sent):
+    """Run it again, perhaps with another payload, perhaps later."""
+
+    model_config = ConfigDict(json_schema_extra={"examples": [{}, {"payload": {"order": 2}}]})
+    payload: Payload | None = None
+    run_at: When | None = None
+
+
+class Resolving(Sent):
+    """Settled by hand."""
+
+    note: Note
+    override: Flag = Field(default=False, description="Also when the check of the task does not pass.")
+
+
+# ---------------------------------------------------------------- what is answered
+
+
+class Enqueued(BaseModel):
+    """The job, and what became of the request."""
+
+    model_config = ConfigDict(
+        from_attributes=True,
+        json_schema_extra={
+            "examples": [
+                {
+                    "id": "01936f00-0000-7000-8000-000000000000",
+                    "created": True,
+                    "answer": "accepted",
+                    "until": None,
+                    "reason": None,
+                }
+            ]
+        },
+    )
+    id: UUID
+    created: bool = Field(description="False: the key was taken, and this is its job.")
+    answer: Literal["accepted", "existing", "deferred"] = Field(
+        description="deferred: more waits than may, and the job waits until `until`."
+    )
+    until: datetime | None
+    reason: str | None = Field(description="What is above its bound.")
+
+
+class EnqueuedMany(BaseModel):
+    """In the order of the payloads."""
+
+    jobs: list[Enqueued]
+
+
+class NewState(BaseModel):
+    """The state that the job is in now."""
+
+    id: UUID
+    state: str
+
+
+class Cancelled(BaseModel):
+    """`cancelled`, or `cancelling` when a worker has been asked to stop."""
+
+    id: UUID
+    outcome: str
+
+
+FoundJobs = answer_of(FoundJob, "FoundJob", "A job without its payload and result.")
+Job = answer_of(JobInfo, "Job", "A job.")
+Attempt = answer_of(AttemptInfo, "Attempt", "One execution.", without=("job_id", "tenant", "task"))
+Step = answer_of(StepInfo, "Step", "A checkpoint inside a job.", without=("job_id", "tenant", "task"))
+Why = answer_of(Explanation, "Why", "A reason why the job does not run, or what became of it.")
+
+
+class JobPage(BaseModel):
+    """Newest first."""
+
+    jobs: list[FoundJobs]  # type: ignore[valid-type] # made by answer_of
+    next: UUID | None = Field(
+        description="Pass it as `before` for what follows; null at the end. A page may be short, or empty, and have one: a search looks at a bounded number of jobs at a time."
+    )
+
+
+class WholeJob(BaseModel):
+    """A job and its story."""
+
+    job: Job  # type: ignore[valid-type]
+    attempts: list[Attempt]  # type: ignore[valid-type]
+    steps: list[Step]  # type: ignore[valid-type]
+    explain: list[Why] = Field(description="The first is the answer.")  # type: ignore[valid-type]
+
+
+class Waited(BaseModel):
+    """Where the job stands; `ended` is false when the time was over first."""
+
+    id: UUID
+    ended: bool
+    state: str
+    result: Any
+    error: Any = Field(description="The last error, if there was one.")
+    note: str | None
+
+
+# ---------------------------------------------------------------- enqueueing
+
+
+def _client(request: Request, caller: Caller, task: str, tenant: str | None) -> AsyncClient:
+    """Tasks of the application that is served have their own defaults and schema; those of others have neither here."""
+    app = web_of(request).settings.app
+    return AsyncClient(app=app if app is not None and task in app.tasks else None, tenant=tenant)
+
+
+@router.post(
+    "/jobs",
+    status_code=201,
+    summary="Enqueue a job",
+    response_model=Enqueued,
+    responses={
+        200: {
+            "model": Enqueued,
+            "description": "The key was taken: this is its job.",
+            "headers": REPLAYED,
+        },
+        201: {
+            "description": "The job was created.",
+            "headers": {
+                **REPLAYED,
+                "Location": {"description": "The address of the job.", "schema": {"type": "string"}},
+            },
+        },
+    },
+)
+async def enqueue_job(
+    request: Request, caller: Producer, body: NewJob, idempotency_key: IdempotencyKey = None
+) -> Response:
+    """Written when the answer comes: a committed job is never lost."""
+    rights = caller.producing(body.tenant)
+
+    async def act(db: Acting) -> Done:
+        client = _client(request, caller, body.task, rights.scope)
+        job = await client.enqueue(
+            body.task, body.payload, connection=db.connection, **{**body.options(), "key": body.key}
+        )
+        return _created(request, job)
+
+    return await perform(request, rights, act, answers=Enqueued, key=idempotency_key)
+
+
+def _created(request: Request, job: JobRef) -> Done:
+    if not job.created:
+        return Done(job, 200)
+    return Done(job, 201, {"location": f"{request.scope['root_path']}/jobs/{job.id}"})
+
+
+@router.post(
+    "/jobs/many",
+    status_code=201,
+    summary="Enqueue many jobs of one task",
+    response_model=EnqueuedMany,
+    responses={201: {"headers": REPLAYED}},
+)
+async def enqueue_many(
+    request: Request, caller: Producer, body: ManyJobs, idempotency_key: IdempotencyKey = None
+) -> Response:
+    """All or none of them are written."""
+    rights = caller.producing(body.tenant)
+
+    async def act(db: Acting) -> Done:
+        client = _client(request, caller, body.task, rights.scope)
+        made = await client.enqueue_many(
+            body.task, body.payloads, keys=body.keys, connection=db.connection, **body.options()
+        )
+        return Done({"jobs": made}, 201)
+
+    return await perform(request, rights, act, answers=EnqueuedMany, key=idempotency_key)
+
+
+# ---------------------------------------------------------------- reading
+
+
+@router.get("/jobs", summary="Find jobs", response_model=JobPage)
+async def find_jobs(
+    request: Request,
+    caller: Reader,
+    state: Annotated[list[State] | None, Query(description="Repeat it for several.")] = None,
+    lane: LaneName | None = None,
+    task: Name | None = None,
+    tenant: Tenant | None = None,
+    key: Text | None = None,
+    error: Annotated[Text | None, Query(description="Part of the last error's message.")] = None,
+    fingerprint: Text | None = None,
+    since: When | None = None,
+    until: When | None = None,
+    before: Annotated[UUID | None, Query(description="`next` of the page before.")] = None,
+    limit: Limit = 50,
+) -> Any:
+    """Newest first, without payloads and results."""
+    wanted = JobFilter(
+        states=state or (), lane=lane, task=task, tenant=tenant, key=key, error=error, fingerprint=fingerprint,
+        since=since, until=until, limit=limit, before=before,
+    )  # fmt: skip
+    async with web_of(request).database.acting(caller.reading) as db:
+        found = await db.run(browsing.find_jobs(wanted))
+        following = found[-1].id if len(found) == limit else await db.run(browsing.scan_end(wanted))
+    return {"jobs": found, "next": following}
+
+
+@router.get("/jobs/{id}", summary="One job with its story", response_model=WholeJob)
+async def show_job(request: Request, caller: Reader, id: UUID) -> Any:  # noqa: A002 # the name in the address
+    """Attempts, steps, and why it does not run, or what became of it."""
+    async with web_of(request).database.acting(caller.reading) as db:
+        job = await db.run(calls.job(id))
+        if job is None:
+            raise _no_such_job(id)
+        return {
+            "job": job,
+            "attempts": await db.run(calls.attempts(id)),
+            "steps": await db.run(calls.steps(id)),
+            "explain": await db.run(calls.explain(id)),
+        }
+
+
+def _no_such_job(job_id: UUID) -> UnknownJob:
+    return UnknownJob(f"job {job_id} does not exist, or the token may not see it")
+
+
+_waiting = 0
+
+
+@router.get("/jobs/{id}/wait", summary="Wait for a job", response_model=Waited)
+async def wait_for_job(
+    request: Request,
+    caller: Reader,
+    id: UUID,  # noqa: A002
+    timeout: Annotated[
+        float, Query(ge=0, le=MOST_SECONDS, allow_inf_nan=False, description="Seconds to wait at most.")
+    ] = 30.0,
+) -> Any:
+    """Answers when the job has ended or the time is over, whichever is first; a dead letter has ended.
+
+    The job goes on, whatever becomes of the waiting.
+    """
+    global _waiting  # noqa: PLW0603 # a count of this process
+    if _waiting >= MOST_WAITING:
+        raise problems.Refused(
+            429,
+            "too-many-waiting",
+            "Too many requests wait for jobs.",
+            hint="Ask again later, or use a shorter timeout.",
+            headers={"retry-after": "5"},
+        )
+    _waiting += 1
+    try:
+        return await _wait(request, caller, id, timeout)
+    finally:
+        _waiting -= 1
+
+
+async def _wait(request: Request, caller: Caller, job_id: UUID, timeout: float) -> dict[str, Any]:
+    web = web_of(request)
+    deadline, pause = time.monotonic() + timeout, FIRST_LOOK
+    while True:
+        found = await web.database.run(caller.reading, calls.outcome(job_id))
+        if found is None:
+            raise _no_such_job(job_id)
+        state, result, error, note = found
+        left = deadline - time.monotonic()
+        # A server that is told to stop does not make everybody wait for the slowest job.
+        if state in _ENDED or left <= 0 or web.live.ending or await request.is_disconnected():
+            ended = state in _ENDED
+            return {
+                "id": job_id,
+                "ended": ended,
+                "state": state,
+                "result": result,
+                "error": error,
+                "note": note,
+            }
+        await asyncio.sleep(min(pause, left))
+        pause = min(pause * 1.5, LATER_LOOK)
+
+
+# ---------------------------------------------------------------- acting
+
+
+@router.post(
+    "/jobs/{id}/cancel",
+    summary="Cancel a job",
+    response_model=Cancelled,
+    responses={200: {"headers": REPLAYED}},
+)
+async def cancel_job(
+    request: Request,
+    caller: Operator,
+    id: UUID,
+    body: Annotated[Cancelling, Body(default_factory=Cancelling)],
+    idempotency_key: IdempotencyKey = None,  # noqa: A002
+) -> Response:
+    """A job that waits is cancelled; the worker of one that runs is asked to stop."""
+
+    async def act(db: Acting) -> Done:
+        return Done({"id": id, "outcome": await db.run(calls.cancel(id, body.reason))})
+
+    return await perform(request, caller.operating, act, answers=Cancelled, key=idempotency_key)
+
+
+@router.post(
+    "/jobs/{id}/requeue",
+    summary="Run a job again",
+    response_model=NewState,
+    responses={200: {"headers": REPLAYED}},
+)
+async def requeue_job(
+    request: Request,
+    caller: Operator,
+    id: UUID,
+    body: Annotated[Requeueing, Body(default_factory=Requeueing)],
+    idempotency_key: IdempotencyKey = None,  # noqa: A002
+) -> Response:
+    """A dead letter, or a job that was cancelled or resolved. The payload before an edit is kept."""
+    payload = None if body.payload is None else jsonsafe.dumps(body.payload)
+
+    async def act(db: Acting) -> Done:
+        return Done({"id": id, "state": await db.run(calls.requeue(id, payload=payload, run_at=body.run_at))})
+
+    return await perform(request, caller.operating, act, answers=NewState, key=idempotency_key)
+
+
+@router.post(
+    "/jobs/{id}/resolve",
+    summary="Settle a dead letter",
+    response_model=NewState,
+    responses={200: {"headers": REPLAYED}},
+)
+async def resolve_job(
+    request: Request,
+    caller: Operator,
+    id: UUID,
+    body: Resolving,
+    idempotency_key: IdempotencyKey = None,  # noqa: A002
+) -> Response:
+    """Somebody has dealt with it otherwise. The check of its task has to pass, unless it is overridden."""
+
+    async def act(db: Acting) -> Done:
+        await db.run(calls.resolve(id, body.note, override=body.override))
+        return Done({"id": id, "state": "resolved"})
+
+    return await perform(request, caller.operating, act, answers=NewState, key=idempotency_key)
+
+
+@router.post(
+    "/jobs/{id}/run-now",
+    summary="Do not wait for its time",
+    response_model=NewState,
+    responses={200: {"headers": REPLAYED}},
+)
+async def run_job_now(
+    request: Request,
+    caller: Operator,
+    id: UUID,
+    idempotency_key: IdempotencyKey = None,  # noqa: A002
+) -> Response:
+    """A scheduled job, a retry among them, becomes ready."""
+
+    async def act(db: Acting) -> Done:
+        return Done({"id": id, "state": await db.run(calls.run_now(id))})
+
+    return await perform(request, caller.operating, act, answers=NewState, key=idempotency_key)

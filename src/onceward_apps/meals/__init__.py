@@ -1,0 +1,1 @@
+"""Meals: a subscription whose customers get one QR code per service day, and redeem it once."""

@@ -1,0 +1,83 @@
+"""What the system needs to know, from the environment.  Secrets show themselves in no representation."""
+
+from __future__ import annotations
+
+import base64
+import secrets
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from cryptography.fernet import Fernet
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    # Where the pages are, without a slash at the end.
+    base_url: str
+    # The Telegram bot, without @.
+    bot: str
+    # Sign QR codes: see QrKeys.parse.
+    qr_keys: str = field(repr=False)
+    # Seal messages: Fernet keys; the first seals, all open.
+    seal_keys: tuple[str, ...] = field(repr=False)
+    stripe_secret: str = field(repr=False)
+    telegram_secret: str = field(repr=False)
+    cron_secret: str = field(repr=False)
+    # Name of each kiosk → its secret.
+    kiosks: Mapping[str, str] = field(repr=False)
+    # The Telegram chat that hears of abandoned emails.
+    ops_chat: str | None = None
+
+    def __post_init__(self) -> None:
+        secret = {
+            "STRIPE_WEBHOOK_SECRET": self.stripe_secret,
+            "TELEGRAM_WEBHOOK_SECRET": self.telegram_secret,
+            "CRON_SECRET": self.cron_secret,
+            **{f"secret of kiosk {name}": value for name, value in self.kiosks.items()},
+        }
+        short = [name for name, value in secret.items() if len(value) < 16]
+        if short:
+            raise ValueError(f"{short[0]} must be at least 16 characters")
+        if len(set(self.kiosks.values())) < len(self.kiosks):
+            raise ValueError("every kiosk needs a secret of its own")
+
+    @classmethod
+    def from_environ(cls, environ: Mapping[str, str]) -> Settings:
+        """Raises ValueError that names what is missing."""
+        needed = (
+            "MEALS_QR_KEYS",
+            "MEALS_SEAL_KEYS",
+            "STRIPE_WEBHOOK_SECRET",
+            "TELEGRAM_WEBHOOK_SECRET",
+            "CRON_SECRET",
+        )
+        missing = [name for name in needed if not environ.get(name)]
+        if missing:
+            raise ValueError(
+                f"not set: {', '.join(missing)}.  `python -m onceward_apps.meals keys` makes new ones."
+            )
+        pairs = [
+            part.strip().partition("=") for part in environ.get("MEALS_KIOSKS", "").split(",") if part.strip()
+        ]
+        return cls(
+            base_url=environ.get("MEALS_BASE_URL", "https://frontiermeals.com").rstrip("/"),
+            bot=environ.get("MEALS_BOT", "frontiermealsbot"),
+            qr_keys=environ["MEALS_QR_KEYS"],
+            seal_keys=tuple(key.strip() for key in environ["MEALS_SEAL_KEYS"].split(",")),
+            stripe_secret=environ["STRIPE_WEBHOOK_SECRET"],
+            telegram_secret=environ["TELEGRAM_WEBHOOK_SECRET"],
+            cron_secret=environ["CRON_SECRET"],
+            kiosks={name: secret for name, _, secret in pairs},
+            ops_chat=environ.get("MEALS_OPS_CHAT") or None,
+        )
+
+
+def new_keys() -> dict[str, str]:
+    """Fresh secrets for an environment, all but Stripe's, which Stripe makes."""
+    return {
+        "MEALS_QR_KEYS": f"k1=eddsa:{base64.b64encode(secrets.token_bytes(32)).decode()}",
+        "MEALS_SEAL_KEYS": Fernet.generate_key().decode(),
+        "TELEGRAM_WEBHOOK_SECRET": secrets.token_urlsafe(32),
+        "CRON_SECRET": secrets.token_urlsafe(32),
+        "MEALS_KIOSKS": f"counter-1={secrets.token_urlsafe(32)}",
+    }
