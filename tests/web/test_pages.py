@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import json
 import re
-from datetime import timedelta
 
 import pytest
 
 from onceward.model import STATES
-from tests.support.limits import fill, limit
-from tests.support.watch import Watch
+from tests.web.filled import watched
 
 EVERY_PAGE = (
     "/", "/jobs", "/dead-letters", "/lanes", "/schedules", "/schedules/new", "/deliveries", "/workers", "/doctor",
@@ -19,27 +17,6 @@ EVERY_PAGE = (
 )  # fmt: skip
 TABLES = ("jobs", "dead-letters", "lanes", "schedules", "deliveries", "workers", "limits", "alerts", "alerts/silences", "monitors",
           "channels", "audit", "retention", "retention/holds")  # fmt: skip
-
-
-def watched(db):
-    """Limits, alerts, a channel, a hold, and a log that is sealed."""
-    limit(db, "openai/chat", requests=60, weight=1000)
-    limit(db, "db", slots=1, per_key=True)
-    fill(db, 3, "db", key="acme")
-    fill(db, 2, "openai/chat", weight=10)
-    limit(db, "bank", slots=2)
-    db.call("pause_limit", limit="bank", **{"for": "10 min", "reason": "they said so"})
-    watch = Watch(db)
-    watch.channel()
-    watch.probe()
-    watch.look({"key": "a"}, {"key": "b", "severity": "critical"})
-    watch.look({"key": "b", "severity": "critical"})
-    (alert,) = watch.alerts()
-    db.call("silence_alerts", until=db.now() + timedelta(hours=1), reason="works", alert_id=alert.id)
-    db.call("hold_tenant", tenant="acme", reason="case 7")
-    db.call("set_bound", lane="default", max_depth=100)
-    db.call("set_share", lane="default", tenant="acme", share=3)
-    db.call("seal")
 
 
 @pytest.fixture

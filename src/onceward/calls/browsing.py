@@ -171,7 +171,7 @@ def find_alerts(wanted: AlertFilter) -> Call[list[AlertInfo]]:
     return Call(
         ALERT + _ALERTS + " and (%(before)s::uuid is null or id < %(before)s::uuid) "
         "order by id desc limit %(limit)s::int",
-        asdict(wanted),
+        {**asdict(wanted), "states": list(wanted.states)},
         lambda rows: [alert_of(row) for row in rows],
         repeatable=True,
     )
@@ -181,7 +181,7 @@ def count_alerts(wanted: AlertFilter, *, most: int = SCAN) -> Call[Count]:
     """Paging does not change it."""
     return Call(
         "select count(*) from (select from onceward.alerts" + _ALERTS + " limit %(most)s::int) as a",
-        {**asdict(wanted), "most": most},
+        {**asdict(wanted), "states": list(wanted.states), "most": most},
         lambda rows: Count(rows[0][0], "exactly" if rows[0][0] < most else "more than"),
         repeatable=True,
     )
