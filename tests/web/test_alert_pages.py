@@ -77,16 +77,23 @@ def test_an_alert_is_acknowledged_silenced_and_closed(ana, db, watch):
 
 def test_a_monitor_is_run_set_and_switched_off_and_on(ana, db, watch):
     page = "/monitors/of/dead_letters"
-    bounds = {row.name: row for row in db.run("select * from onceward.thresholds where monitor = 'dead_letters'")}
+    bounds = {
+        row.name: row for row in db.run("select * from onceward.thresholds where monitor = 'dead_letters'")
+    }
     name = next(name for name, bound in bounds.items() if bound.unit == "count")
 
     ana.post("/monitors/run/dead_letters")
     assert db.one("select * from onceward.monitor_runs where monitor = 'dead_letters'").status == "ok"
     ana.post("/monitors/set/dead_letters", 400, **{f"t-{name}": "many"})
-    ana.post("/monitors/set/dead_letters", **{f"t-{name}": "7"}, every="2m", hold_for="0s", severity="critical")
+    ana.post(
+        "/monitors/set/dead_letters", **{f"t-{name}": "7"}, every="2m", hold_for="0s", severity="critical"
+    )
     row = db.one("select * from onceward.monitors where name = 'dead_letters'")
     assert (row.every, row.severity, row.set_by is not None) == (timedelta(minutes=2), "critical", True)
-    assert db.value("select value from onceward.thresholds where monitor = 'dead_letters' and name = %s", name) == 7
+    assert (
+        db.value("select value from onceward.thresholds where monitor = 'dead_letters' and name = %s", name)
+        == 7
+    )
     assert 'value="7"' in ana.get(page)
     ana.post("/monitors/disable/dead_letters")
     assert "It is off." in ana.get(page)
@@ -99,7 +106,11 @@ def test_a_monitor_is_run_set_and_switched_off_and_on(ana, db, watch):
 def test_a_form_of_a_monitor_that_is_sent_as_shown_sets_nothing(ana, db):
     before = db.contents()["threshold_private"]
     text = ana.get("/monitors/of/dead_letters")
-    shown = dict(re.findall(r'name="(t-\w+|every|hold_for|clear_after|remind_every|timeout)"[^>]* value="([^"]*)"', text))
+    shown = dict(
+        re.findall(
+            r'name="(t-\w+|every|hold_for|clear_after|remind_every|timeout)"[^>]* value="([^"]*)"', text
+        )
+    )
 
     assert len(shown) > 5
     ana.post("/monitors/set/dead_letters", **shown)
@@ -120,7 +131,10 @@ def test_runs_of_a_monitor_are_paged(ana, db, watch):
 
 
 def test_a_channel_is_added_tried_and_removed_and_its_address_is_not_shown(ana, db):
-    assert 'id="e-address"' in ana.post("/channels", 400, name="ops", kind="email", address="nobody", severity="warning").text
+    assert (
+        'id="e-address"'
+        in ana.post("/channels", 400, name="ops", kind="email", address="nobody", severity="warning").text
+    )
     ana.post("/channels", name="ops", kind="email", address="ops@example.com", severity="warning")
     text = ana.get("/channels")
     assert "ops" in text

@@ -126,7 +126,9 @@ def test_who_sees_one_tenant_sees_its_entries_and_no_seals(site, db):
 
 
 def test_what_is_kept_is_set_and_what_would_go_is_shown(ana, db):
-    kind = db.value("select kind from onceward.retention where keep is not null and least_keep < interval '30 days' limit 1")
+    kind = db.value(
+        "select kind from onceward.retention where keep is not null and least_keep < interval '30 days' limit 1"
+    )
 
     ana.post(f"/retention/keep/{kind}", keep="45d")
     assert db.value("select keep from onceward.retention where kind = %s", kind) == timedelta(days=45)

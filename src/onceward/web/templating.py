@@ -50,6 +50,8 @@ def make(sections: Sequence[Section] = ()) -> Environment:
         ago=words.ago,
         slot=words.slot,
         compact=words.compact,
+        facts=words.facts,
+        per=words.per,
         measure=words.measure,
         size=words.size,
     )

@@ -62,6 +62,23 @@ def span(value: timedelta | None) -> str:
     raise AssertionError(seconds)
 
 
+def per(value: timedelta) -> str:
+    """`min` for one minute, `5 min` for five: what follows a number and "per"."""
+    text = span(value)
+    return text.removeprefix("1 ") if text.count(" ") == 1 else text
+
+
+def facts(value: object, most: int = 160) -> str:
+    """An object in one line: `role: admin, tenant: acme`; what it does not have is not told."""
+    if not isinstance(value, dict):
+        return str(value)[:most]
+    told = ((name.replace("_", " "), each) for name, each in value.items() if each is not None)
+    text = ", ".join(
+        f"{name}: {str(each).lower() if isinstance(each, bool) else each}" for name, each in told
+    )
+    return text if len(text) <= most else text[: most - 1] + "…"
+
+
 def compact(value: timedelta | None) -> str:
     """`1h30m`, `500ms`, `30d`: as a form takes it."""
     if value is None:

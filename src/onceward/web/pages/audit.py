@@ -31,7 +31,9 @@ from onceward.web.query import PAGE, Query, query_of
 FIELDS = ("kind", "actor", "job", "entity", "id", "tenant", "since", "until")
 PLACES = (("/audit", "Entries"), ("/audit/verify", "Verify"), ("/retention", "Retention and holds"))
 # What people look for, as the beginning of a kind.
-KINDS = ("job.", "lane.", "schedule.", "limit.", "monitor.", "alert.", "delivery.", "audit.")
+KINDS = (
+    "job.", "lane.", "schedule.", "limit.", "delivery.", "monitor.", "alert.", "channel.", "tenant.", "operator.", "token.", "audit.",
+)  # fmt: skip
 
 
 def _wanted(query: Query, now: datetime, *, limit: int) -> AuditFilter:

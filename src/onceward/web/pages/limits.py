@@ -168,9 +168,13 @@ class Draft:
         def number(value: float | None) -> str:
             return "" if value is None else f"{value:.0f}"
 
+        def given(burst: float | None) -> str:
+            # One that is no whole number was computed, and is computed again.
+            return number(burst) if burst is not None and burst == int(burst) else ""
+
         return Draft(
             info.name, number(info.requests), words.compact(info.period) or "1m", number(info.weight),
-            words.compact(info.weight_period), number(info.slots), number(info.burst), number(info.weight_burst),
+            words.compact(info.weight_period), number(info.slots), given(info.burst), given(info.weight_burst),
             words.compact(info.allowance), "1" if info.per_key else "", words.measure(info.threshold, "share"), info.over,
         )  # fmt: skip
 
