@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from decimal import Decimal
@@ -121,6 +122,18 @@ class AlertInfo:
     closed_at: datetime | None
     closed_by: str | None
     close_note: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class AlertFilter:
+    """Which alerts to list, newest first.  `before` continues after the last alert of the previous page."""
+
+    states: Sequence[str] = ("open", "acknowledged")
+    monitor: str | None = None
+    severity: str | None = None
+    tenant: str | None = None
+    before: UUID | None = None
+    limit: int = 100
 
 
 @dataclass(frozen=True, slots=True)

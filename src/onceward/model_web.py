@@ -79,3 +79,15 @@ class Activity:
     done: int
     failed: int
     about: bool
+
+
+@dataclass(frozen=True, slots=True)
+class LimitQueues:
+    """How many jobs are ready and use a limit, by its name and key; `is_part` when not all ready jobs were looked at."""
+
+    by_key: dict[tuple[str, str], int]
+    is_part: bool
+
+    def of(self, name: str, key: str | None = None) -> int:
+        """Of one key, or of all keys together."""
+        return sum(n for (other, k), n in self.by_key.items() if other == name and key in {None, k})

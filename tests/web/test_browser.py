@@ -12,11 +12,12 @@ from playwright.sync_api import expect
 
 from onceward.app import Onceward
 from onceward.worker import Worker
+from tests.web import filled
 from tests.web.conftest import SHOTS
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
 PAGES = ("/", "/jobs", "/dead-letters", "/lanes", "/schedules", "/schedules/new", "/deliveries", "/workers", "/doctor",
-         "/_components", "/jobs/cancel?state=ready", "/dead-letters/requeue", "/dead-letters/resolve")  # fmt: skip
+         *filled.PAGES, "/_components", "/jobs/cancel?state=ready", "/dead-letters/requeue", "/dead-letters/resolve")  # fmt: skip
 
 
 def in_a_thread(work) -> None:
@@ -46,7 +47,7 @@ def things(db):
     schedule = db.value("select id from onceward.schedules")
     return [f"/jobs/{done}", f"/jobs/{letter}", f"/jobs/{letter}/requeue", f"/jobs/{letter}/resolve", f"/jobs/{claim.job_id}",
             f"/jobs/{flow['read']}", f"/schedules/{schedule}", f"/schedules/{schedule}/edit",
-            f"/deliveries/{mail.delivery_id}"]  # fmt: skip
+            f"/deliveries/{mail.delivery_id}", *filled.watched(db)]  # fmt: skip
 
 
 @pytest.mark.parametrize("theme", ["light", "dark"])
@@ -58,7 +59,7 @@ def test_every_page_is_accessible_and_fits_its_window(window, things, theme, siz
     for path in (*PAGES, *things):
         page.goto(path)
         page.wait_for_load_state("load")
-        name = re.sub(r"[0-9a-f-]{36}|\\W+", "-", path).strip("-") or "overview"
+        name = re.sub(r"[0-9a-f-]{36}|\W+", "-", path).strip("-") or "overview"
         page.screenshot(path=SHOTS / f"{name}.{theme}.{size[0]}.png", full_page=True)
         wide = page.evaluate("document.documentElement.scrollWidth")
         if wide > size[0]:

@@ -8,12 +8,15 @@ import re
 import pytest
 
 from onceward.model import STATES
+from tests.web.filled import watched
 
 EVERY_PAGE = (
     "/", "/jobs", "/dead-letters", "/lanes", "/schedules", "/schedules/new", "/deliveries", "/workers", "/doctor",
-    "/_components", "/workers?all=1",
+    "/_components", "/workers?all=1", "/limits", "/limits/new", "/alerts", "/alerts/silences", "/alerts/silences?all=1",
+    "/monitors", "/channels", "/audit", "/audit/verify", "/retention", "/retention?all=1", "/lanes/default",
 )  # fmt: skip
-TABLES = ("jobs", "dead-letters", "lanes", "schedules", "deliveries", "workers")
+TABLES = ("jobs", "dead-letters", "lanes", "schedules", "deliveries", "workers", "limits", "alerts", "alerts/silences", "monitors",
+          "channels", "audit", "retention", "retention/holds")  # fmt: skip
 
 
 @pytest.fixture
@@ -40,6 +43,7 @@ def full(db):
         content={"to": "jane@example.com", "subject": "Hello", "text": "Hi", "html": "<b>Hi</b>"},
     )
     db.promote()
+    watched(db)
     return jobs
 
 

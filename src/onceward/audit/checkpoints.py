@@ -9,12 +9,16 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from onceward import calls
+from onceward.audit.merkle import Frontier
 from onceward.audit.verifier import CHECKPOINT, signed_bytes
 from onceward.errors import InvalidArgument
 from onceward.model_audit import AuditStatus
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
+
+    from onceward.audit.verifying import Run
 
 Checkpoint = dict[str, Any]
 FORMAT = "onceward.audit.checkpoint/1"
@@ -39,12 +43,37 @@ def make_checkpoint(
     return checkpoint
 
 
+def checkpoint_at(run: Run, seals: int | None = None) -> Checkpoint:
+    """As the log was after so many seals, from what it says itself; None: after all of them.
+
+    It proves nothing about the log, which it was made from; it is what a proof of the same moment is checked against.
+    """
+    status = run(calls.audit_status())
+    if seals is not None and seals != status.seals:
+        found = run(calls.seal_page(seals - 1, 1)) if 0 < seals < status.seals else []
+        if not found:
+            raise InvalidArgument(f"the log has {status.seals} seals, got {seals}")
+        total = int(found[0].fields["total"] or 0)
+        root = Frontier(found[0].peaks, seals).root()
+        status = status._replace(seals=seals, sealed=total, head=found[0].head, root=root)
+    return make_checkpoint(status, at=run(calls.now()))
+
+
 def read_checkpoint(path: Path) -> Checkpoint:
     """Raises InvalidArgument when the file is none."""
     try:
-        found = json.loads(path.read_text(encoding="utf-8"))
+        text = path.read_text(encoding="utf-8")
     except (OSError, ValueError) as error:
         raise InvalidArgument(f"checkpoint {path} cannot be read: {error}") from error
+    return parse_checkpoint(text, str(path))
+
+
+def parse_checkpoint(text: str, name: str) -> Checkpoint:
+    """`name` is where it comes from, for the error.  Raises InvalidArgument."""
+    try:
+        found = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise InvalidArgument(f"checkpoint {name} cannot be read: {error}") from error
     if (
         not isinstance(found, dict)
         or found.get("format") != FORMAT
@@ -52,7 +81,7 @@ def read_checkpoint(path: Path) -> Checkpoint:
         or any(type(found.get(name)) is not int or found[name] < 0 for name in ("seals", "entries"))
     ):
         raise InvalidArgument(
-            f"{path} is not a checkpoint",
+            f"{name} is not a checkpoint",
             detail=f'It needs "format": "{FORMAT}", and {", ".join(CHECKPOINT)}.',
         )
     return found

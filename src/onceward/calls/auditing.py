@@ -22,7 +22,7 @@ from onceward.model_audit import (
     SealRow,
 )
 
-_ENTRY: LiteralString = "seq, at, kind, source, actor, role, tenant, job_id, jobs, entity_type, entity_id, before, after, message, meta"
+ENTRY: LiteralString = "seq, at, kind, source, actor, role, tenant, job_id, jobs, entity_type, entity_id, before, after, message, meta"
 _SEAL_NAMES = (
     "number", "previous", "day", "above_seq", "after_xact", "after_seq", "upto_xact", "upto_seq", "top_seq", "entries",
     "total", "root", "at",
@@ -45,7 +45,7 @@ def audit_entries(wanted: AuditFilter) -> Call[list[AuditEntry]]:
     params = asdict(wanted)
     params["prefix"] = bool(wanted.kind and wanted.kind.endswith("."))
     return Call(
-        "select " + _ENTRY + " from onceward.audit_log "
+        "select " + ENTRY + " from onceward.audit_log "
         "where (%(kind)s::text is null or kind = %(kind)s::text or (%(prefix)s::boolean and starts_with(kind, %(kind)s::text))) "
         "and (%(actor)s::text is null or actor = %(actor)s::text) "
         "and (%(entity_type)s::text is null or entity_type = %(entity_type)s::text) "
@@ -62,7 +62,7 @@ def audit_entries(wanted: AuditFilter) -> Call[list[AuditEntry]]:
 
 def audit_entry(seq: int) -> Call[AuditEntry | None]:
     return Call(
-        "select " + _ENTRY + " from onceward.audit_log where seq = %(seq)s::bigint",
+        "select " + ENTRY + " from onceward.audit_log where seq = %(seq)s::bigint",
         {"seq": seq},
         lambda rows: AuditEntry(*rows[0]) if rows else None,
         repeatable=True,
@@ -72,7 +72,7 @@ def audit_entry(seq: int) -> Call[AuditEntry | None]:
 def audit_of(job_id: UUID) -> Call[list[AuditEntry]]:
     """In order, the entries of batches among them."""
     return Call(
-        "select " + _ENTRY + " from onceward.audit_of(%(job_id)s::uuid) order by seq",
+        "select " + ENTRY + " from onceward.audit_of(%(job_id)s::uuid) order by seq",
         {"job_id": job_id},
         rows_of(AuditEntry),
         repeatable=True,

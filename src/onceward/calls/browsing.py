@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import fields
+from dataclasses import asdict, fields
 from datetime import datetime, timedelta
 from typing import LiteralString
 from uuid import UUID
 
+from onceward.calls.auditing import ENTRY
 from onceward.calls.base import Call, nothing, one, rows_of, scalar
+from onceward.calls.monitoring import ALERT, alert_of
 from onceward.calls.reading import JOB
 from onceward.model import JobFilter, JobInfo
-from onceward.model_web import Activity, Count, FoundJob
+from onceward.model_audit import AuditEntry, AuditFilter
+from onceward.model_monitors import AlertFilter, AlertInfo
+from onceward.model_web import Activity, Count, FoundJob, LimitQueues
 
 # As many jobs are looked at, whatever matches.
 SCAN = 20_000
@@ -89,6 +93,17 @@ def read_only() -> Call[None]:
     return Call("select set_config('transaction_read_only', 'on', true)", {}, nothing, repeatable=True)
 
 
+def read_as(tenant: str, actor: str, role: str) -> Call[None]:
+    """act_as, read_only and take_role in one: for who does it before each of many calls."""
+    return Call(
+        "select set_config('onceward.tenant', %(tenant)s::text, true), set_config('onceward.actor', %(actor)s::text, true), "
+        "set_config('transaction_read_only', 'on', true), set_config('role', %(role)s::text, true)",
+        {"tenant": tenant, "actor": actor, "role": role},
+        nothing,
+        repeatable=True,
+    )
+
+
 def wait_for_locks(most: timedelta | None) -> Call[None]:
     """For the rest of the transaction, wait for what others have locked at most so long; None: for as long as it takes."""
     milliseconds = 0 if most is None else max(int(most.total_seconds() * 1000), 1)
@@ -100,13 +115,15 @@ def wait_for_locks(most: timedelta | None) -> Call[None]:
     )
 
 
-def waiting_for_people(most: int) -> Call[tuple[datetime, int, int]]:
-    """The time; dead letters and uncertain deliveries, each counted up to a bound."""
+def waiting_for_people(most: int) -> Call[tuple[datetime, int, int, int]]:
+    """The time; dead letters, uncertain deliveries and open alerts, each counted up to a bound."""
     return Call(
         "select onceward.now(), (select count(*) from (select from onceward.dead_letters limit %(most)s::int) as d), "
-        "(select count(*) from (select from onceward.deliveries where state = 'uncertain' limit %(most)s::int) as u)",
+        "(select count(*) from (select from onceward.deliveries where state = 'uncertain' limit %(most)s::int) as u), "
+        "(select count(*) from (select from onceward.alerts where closed_at is null and acked_at is null "
+        "limit %(most)s::int) as a)",
         {"most": most},
-        one(lambda row: (row[0], row[1], row[2])),
+        one(lambda row: (row[0], row[1], row[2], row[3])),
         repeatable=True,
     )
 
@@ -127,5 +144,104 @@ def lane_names() -> Call[list[str]]:
         "select name from onceward.lanes order by name",
         {},
         lambda rows: [row[0] for row in rows],
+        repeatable=True,
+    )
+
+
+# ---------------------------------------------------------------- limits
+
+
+def limit_queues(*, scan: int = SCAN) -> Call[LimitQueues]:
+    """How many jobs are ready and use each limit, by its name and key, among those that one look sees."""
+    return Call(
+        "with looked as (select uses from onceward.jobs where state = 'ready' limit %(scan)s::int) "
+        "select null, null, count(*) from looked union all "
+        "select u ->> 'limit', coalesce(u ->> 'key', ''), count(*) from looked, jsonb_array_elements(uses) as u group by 1, 2",
+        {"scan": scan},
+        lambda rows: LimitQueues(
+            {(row[0], row[1]): row[2] for row in rows if row[0] is not None},
+            any(row[0] is None and row[2] >= scan for row in rows),
+        ),
+        repeatable=True,
+    )
+
+
+# ---------------------------------------------------------------- alerts
+
+_ALERTS: LiteralString = (
+    " where state = any (%(states)s::text[])"
+    " and (%(monitor)s::text is null or monitor = %(monitor)s::text)"
+    " and (%(severity)s::text is null or severity = %(severity)s::text)"
+    " and (%(tenant)s::text is null or tenant = %(tenant)s::text)"
+)
+
+
+def find_alerts(wanted: AlertFilter) -> Call[list[AlertInfo]]:
+    """The newest first."""
+    return Call(
+        ALERT + _ALERTS + " and (%(before)s::uuid is null or id < %(before)s::uuid) "
+        "order by id desc limit %(limit)s::int",
+        {**asdict(wanted), "states": list(wanted.states)},
+        lambda rows: [alert_of(row) for row in rows],
+        repeatable=True,
+    )
+
+
+def count_alerts(wanted: AlertFilter, *, most: int = SCAN) -> Call[Count]:
+    """Paging does not change it."""
+    return Call(
+        "select count(*) from (select from onceward.alerts" + _ALERTS + " limit %(most)s::int) as a",
+        {**asdict(wanted), "states": list(wanted.states), "most": most},
+        lambda rows: Count(rows[0][0], "exactly" if rows[0][0] < most else "more than"),
+        repeatable=True,
+    )
+
+
+# ---------------------------------------------------------------- the audit log
+
+# What has an index, or orders by one, narrows the look; kind, actor and tenant are compared within it.
+_ENTRIES: LiteralString = (
+    "(select * from onceward.audit_log "
+    "where (%(entity_type)s::text is null or entity_type = %(entity_type)s::text) "
+    "and (%(entity_id)s::text is null or entity_id = %(entity_id)s::text) "
+    "and (%(since)s::timestamptz is null or at >= %(since)s::timestamptz) "
+    "and (%(until)s::timestamptz is null or at < %(until)s::timestamptz) "
+    "and (%(before)s::bigint is null or seq < %(before)s::bigint) order by seq desc limit %(scan)s::int) as looked"
+)
+_MATCHES: LiteralString = (
+    "(%(kind)s::text is null or kind = %(kind)s::text "
+    "or (right(%(kind)s::text, 1) = '.' and starts_with(kind, %(kind)s::text))) "
+    "and (%(actor)s::text is null or actor = %(actor)s::text) and (%(tenant)s::text is null or tenant = %(tenant)s::text)"
+)
+
+
+def find_entries(wanted: AuditFilter, *, scan: int = SCAN) -> Call[list[AuditEntry]]:
+    """The newest first."""
+    return Call(
+        "select "
+        + ENTRY
+        + " from "
+        + _ENTRIES
+        + " where "
+        + _MATCHES
+        + " order by seq desc limit %(limit)s::int",
+        {**asdict(wanted), "scan": scan},
+        rows_of(AuditEntry),
+        repeatable=True,
+    )
+
+
+def count_entries(wanted: AuditFilter, *, scan: int = SCAN) -> Call[tuple[Count, int | None]]:
+    """How many match among those that one look sees, and the entry at which it stopped: None when it saw all of them.
+
+    The look begins where the page does, so that the answer says how to go on.
+    """
+    return Call(
+        "select count(*) filter (where "
+        + _MATCHES
+        + "), case when count(*) = %(scan)s::int then min(seq) end "
+        "from " + _ENTRIES,
+        {**asdict(wanted), "scan": scan},
+        one(lambda row: (Count(row[0], "exactly" if row[1] is None else "more than"), row[1])),
         repeatable=True,
     )

@@ -24,7 +24,7 @@ from onceward.model_monitors import (
     plain_number,
 )
 
-_ALERT: LiteralString = (
+ALERT: LiteralString = (
     "select id, monitor, tenant, key, state, severity, worst, value, summary, detail, seen, first_seen_at, opened_at, "
     "last_seen_at, clear_since, notified, reminders, acked_at, acked_by, ack_note, silenced_until, closed_at, closed_by, "
     "close_note from onceward.alerts"
@@ -153,12 +153,14 @@ def _threshold(row: Row) -> ThresholdInfo:
     return replace(info, value=plain_number(info.value), default_value=plain_number(info.default_value))
 
 
-def monitor_runs(monitor: str, *, limit: int = 10) -> Call[list[MonitorRunInfo]]:
-    """The latest first."""
+def monitor_runs(monitor: str, *, limit: int = 10, before: UUID | None = None) -> Call[list[MonitorRunInfo]]:
+    """The latest first; with `before`, those that began before that run."""
     return Call(
         "select id, monitor, started_at, ended_at, status, took, findings, result, error from onceward.monitor_runs "
-        "where monitor = %(monitor)s::text order by started_at desc, id desc limit %(limit)s::int",
-        {"monitor": monitor, "limit": limit},
+        "where monitor = %(monitor)s::text and (%(before)s::uuid is null or (started_at, id) < "
+        "(select r.started_at, r.id from onceward.monitor_runs as r where r.id = %(before)s::uuid)) "
+        "order by started_at desc, id desc limit %(limit)s::int",
+        {"monitor": monitor, "limit": limit, "before": before},
         rows_of(MonitorRunInfo),
         repeatable=True,
     )
@@ -176,27 +178,27 @@ def alerts(
 ) -> Call[list[AlertInfo]]:
     """The worst first, and of those the newest."""
     return Call(
-        _ALERT + " where state = any (%(states)s::text[])"
+        ALERT + " where state = any (%(states)s::text[])"
         " and (%(monitor)s::text is null or monitor = %(monitor)s::text)"
         " and (%(tenant)s::text is null or tenant = %(tenant)s::text)"
         " order by closed_at is not null, array_position(array['critical', 'warning', 'info'], severity), id desc"
         " limit %(limit)s::int",
         {"states": list(states), "monitor": monitor, "tenant": tenant, "limit": limit},
-        lambda rows: [_alert(row) for row in rows],
+        lambda rows: [alert_of(row) for row in rows],
         repeatable=True,
     )
 
 
 def alert(alert_id: UUID) -> Call[AlertInfo | None]:
     return Call(
-        _ALERT + " where id = %(id)s::uuid",
+        ALERT + " where id = %(id)s::uuid",
         {"id": alert_id},
-        lambda rows: _alert(rows[0]) if rows else None,
+        lambda rows: alert_of(rows[0]) if rows else None,
         repeatable=True,
     )
 
 
-def _alert(row: Row) -> AlertInfo:
+def alert_of(row: Row) -> AlertInfo:
     info = AlertInfo(*row)
     return replace(info, value=plain_number(info.value))
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import threading
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, cast
 
 from starlette.requests import Request
@@ -27,6 +28,8 @@ class Web:
     templates: Environment
     live: Live
     sso: SsoDoor | None
+    # Held while the audit log is verified.
+    verifying: threading.Lock = field(default_factory=threading.Lock)
 
 
 def web_of(request: Request) -> Web:

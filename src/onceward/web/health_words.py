@@ -5,8 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from urllib.parse import quote
 
 from onceward.model import LaneInfo, WorkerInfo
+from onceward.model_limits import LimitInfo
+from onceward.model_monitors import AlertInfo
 from onceward.web import words
 
 # Jobs that wait longer than this have nobody who keeps up with them.
@@ -30,16 +33,27 @@ class Health:
     troubles: list[Trouble]
 
 
-def judge(
-    lanes: Sequence[LaneInfo],
-    workers: Sequence[WorkerInfo],
-    now: datetime,
-    *,
-    done: int,
-    about: bool,
-    uncertain: int,
-) -> Health:
-    troubles = [*_standing_still(lanes, workers, now), *_waiting_for_people(lanes, uncertain)]
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """What is looked at.  `alerts` are those that nobody looks after, the worst first."""
+
+    lanes: Sequence[LaneInfo]
+    workers: Sequence[WorkerInfo]
+    uncertain: int = 0
+    limits: Sequence[LimitInfo] = ()
+    alerts: Sequence[AlertInfo] = ()
+
+
+def judge(seen: Seen, now: datetime, *, done: int, about: bool) -> Health:
+    lanes = seen.lanes
+    troubles = [
+        *_alerting(seen.alerts),
+        *_standing_still(lanes, seen.workers, now),
+        *_waiting_for_people(lanes, seen.uncertain),
+        *_paused_limits(seen.limits, now),
+    ]
+    # What stands still comes first.
+    troubles.sort(key=lambda trouble: trouble.tone != "bad")
     hour = f"{'about ' if about else ''}{words.counted(done, 'job')} in the last hour"
     if not troubles:
         waits = [now - lane.oldest_ready_at for lane in lanes if lane.oldest_ready_at]
@@ -75,6 +89,34 @@ def _standing_still(lanes: Sequence[LaneInfo], workers: Sequence[WorkerInfo], no
         text = f"{words.counted(len(expired), 'worker')} stopped without notice; live ones take over."
         found.append(Trouble("attention", text, "/workers", "See workers"))
     return found
+
+
+def _alerting(alerts: Sequence[AlertInfo]) -> list[Trouble]:
+    return [
+        Trouble(
+            "bad" if alert.severity == "critical" else "attention",
+            alert.summary if alert.summary.endswith((".", "!", "?")) else f"{alert.summary}.",
+            f"/alerts/{alert.id}",
+            "Look after it",
+        )
+        for alert in alerts
+        if alert.severity != "info"
+    ]
+
+
+def _paused_limits(limits: Sequence[LimitInfo], now: datetime) -> list[Trouble]:
+    paused = {info.name: info for info in limits if info.paused_until and info.paused_until > now}
+    return [
+        Trouble(
+            "attention",
+            f"Limit {name} is paused for another {words.span(info.paused_until - now)}: "
+            f"{(info.reason or '').removeprefix('paused').removeprefix(': ') or 'no reason was given'}.",
+            f"/limits/of/{quote(name)}",
+            "See limit",
+        )
+        for name, info in paused.items()
+        if info.paused_until is not None
+    ]
 
 
 def _waiting_for_people(lanes: Sequence[LaneInfo], uncertain: int) -> list[Trouble]:

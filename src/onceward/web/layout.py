@@ -9,7 +9,7 @@ from datetime import datetime
 from typing import Any
 
 from starlette.requests import Request
-from starlette.responses import HTMLResponse, RedirectResponse, Response
+from starlette.responses import HTMLResponse, RedirectResponse, Response, StreamingResponse
 
 from onceward.calls import browsing
 from onceward.web import auth
@@ -19,14 +19,18 @@ from onceward.web.sections import Link
 
 # Where each page of ours stands.  Others come through sections.
 CONSOLE: tuple[Link, ...] = (
-    Link("/", "Overview"),
-    Link("/jobs", "Jobs"),
-    Link("/dead-letters", "Dead letters", count="dead_letters"),
-    Link("/lanes", "Lanes"),
-    Link("/schedules", "Schedules"),
-    Link("/deliveries", "Deliveries", count="uncertain"),
-    Link("/workers", "Workers"),
-    Link("/doctor", "Doctor"),
+    Link("/", "Overview", key="o"),
+    Link("/jobs", "Jobs", key="j"),
+    Link("/dead-letters", "Dead letters", count="dead_letters", key="d"),
+    Link("/alerts", "Alerts", count="alerts", key="a"),
+    Link("/lanes", "Lanes", key="l"),
+    Link("/limits", "Limits", key="i"),
+    Link("/schedules", "Schedules", key="s"),
+    Link("/deliveries", "Deliveries", count="uncertain", key="e"),
+    Link("/workers", "Workers", key="w"),
+    Link("/monitors", "Monitors", key="m"),
+    Link("/audit", "Audit", key="u"),
+    Link("/doctor", "Doctor", key="h"),
 )
 FLASH = "onceward-flash"
 # A count beside an entry of the navigation is looked up to here.
@@ -42,8 +46,8 @@ class Frame:
 
 
 async def frame(db: Acting) -> Frame:
-    now, dead_letters, uncertain = await db.run(browsing.waiting_for_people(MOST))
-    return Frame(now, {"dead_letters": dead_letters, "uncertain": uncertain})
+    now, dead_letters, uncertain, alerts = await db.run(browsing.waiting_for_people(MOST))
+    return Frame(now, {"dead_letters": dead_letters, "uncertain": uncertain, "alerts": alerts})
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,31 +63,40 @@ class Flash:
 def render(
     request: Request, template: str, shown: Frame | None, status: int = 200, **context: Any
 ) -> Response:
-    web = web_of(request)
-    identity = getattr(request.state, "identity", None)
-    is_live = "x-onceward-live" in request.headers
-    flash = None if is_live else _read_flash(request)
-    html = web.templates.get_template(template).render(
-        request_path=request.url.path,
-        # Where to come back to; a list keeps its filter.
-        here=request.url.path + (f"?{request.url.query}" if request.url.query else ""),
-        nonce=request.state.nonce,
-        identity=identity,
-        csrf=auth.csrf_of(request),
-        frame=shown,
-        console=CONSOLE,
-        sections=[section for section in web.settings.sections if section.links],
-        theme=request.cookies.get("onceward-theme", "")
-        if request.cookies.get("onceward-theme") in {"light", "dark"}
-        else "",
-        flash=flash,
-        **context,
-    )
+    around = _around(request, shown)
+    html = web_of(request).templates.get_template(template).render(**around, **context)
     response = HTMLResponse(html, status)
-    if flash is not None:
+    if around["flash"] is not None:
         response.delete_cookie(FLASH, path="/")
     auth.keep_form_secret(request, response)
     return response
+
+
+def stream(request: Request, template: str, shown: Frame, **context: Any) -> Response:
+    """A page that is sent while it is made, for what takes long: an iterable in the context may wait."""
+    parts = web_of(request).templates.get_template(template).generate(**_around(request, shown), **context)
+    return StreamingResponse(parts, media_type="text/html", headers={"x-accel-buffering": "no"})
+
+
+def _around(request: Request, shown: Frame | None) -> dict[str, Any]:
+    """What every template finds."""
+    web = web_of(request)
+    is_live = "x-onceward-live" in request.headers
+    return {
+        "request_path": request.url.path,
+        # Where to come back to; a list keeps its filter.
+        "here": request.url.path + (f"?{request.url.query}" if request.url.query else ""),
+        "nonce": request.state.nonce,
+        "identity": getattr(request.state, "identity", None),
+        "csrf": auth.csrf_of(request),
+        "frame": shown,
+        "console": CONSOLE,
+        "sections": [section for section in web.settings.sections if section.links],
+        "theme": request.cookies.get("onceward-theme", "")
+        if request.cookies.get("onceward-theme") in {"light", "dark"}
+        else "",
+        "flash": None if is_live else _read_flash(request),
+    }
 
 
 async def page(request: Request, template: str, status: int = 200, **context: Any) -> Response:

@@ -58,6 +58,16 @@ class Query:
                 f"{name} must be an id, got {shown(value)!r}", hint="Correct the address."
             ) from None
 
+    def whole(self, name: str) -> int | None:
+        value = self.text(name)
+        if value is None:
+            return None
+        if not re.fullmatch(r"[0-9]{1,18}", value):
+            raise InvalidArgument(
+                f"{name} must be a whole number, got {shown(value)!r}", hint="Correct the address."
+            )
+        return int(value)
+
     def moment(self, name: str, now: datetime) -> datetime | None:
         """ISO 8601 (UTC when it has no zone), or a duration back, as 2h."""
         value = self.text(name)
@@ -76,7 +86,7 @@ class Query:
 
     def with_(self, **changes: Any) -> str:
         """The address with other values; None takes one out.  A change of the filter starts from the first page."""
-        changes.setdefault("before", None)
+        changes = {"before": None, "after": None, **changes}
         kept = [(name, value) for name, value in self.given.multi_items() if name not in changes and value]
         added = [
             (name, str(value))
@@ -100,7 +110,9 @@ class Query:
 
     @property
     def is_filtered(self) -> bool:
-        return any(value for name, value in self.given.multi_items() if name not in {"before", "csv"})
+        return any(
+            value for name, value in self.given.multi_items() if name not in {"before", "after", "csv"}
+        )
 
 
 def query_of(request: Request, path: str | None = None) -> Query:

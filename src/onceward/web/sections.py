@@ -16,8 +16,9 @@ if TYPE_CHECKING:
 
 
 RESERVED = frozenset(
-    {"alerts", "api", "audit", "components", "dead_letters", "deliveries", "doctor", "healthz", "jobs", "lanes", "limits",
-     "live", "metrics", "monitors", "onceward", "pages", "readyz", "schedules", "sign_in", "static", "v1", "workers", "workflows"}
+    {"alerts", "api", "audit", "channels", "components", "dead_letters", "deliveries", "doctor", "healthz", "jobs", "lanes", "limits",
+     "live", "metrics", "monitors", "onceward", "pages", "readyz", "retention", "schedules", "sign_in", "static", "v1",
+     "workers", "workflows"}
 )  # fmt: skip
 
 
@@ -29,6 +30,8 @@ class Link:
     title: str
     # A count to show beside it, by name; see layout.Frame.counts.
     count: str | None = None
+    # The letter that leads here, after g; none for pages of sections.
+    key: str = ""
 
 
 @dataclass(frozen=True, slots=True)

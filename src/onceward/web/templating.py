@@ -49,6 +49,11 @@ def make(sections: Sequence[Section] = ()) -> Environment:
         short_id=words.short_id,
         ago=words.ago,
         slot=words.slot,
+        compact=words.compact,
+        facts=words.facts,
+        per=words.per,
+        measure=words.measure,
+        size=words.size,
     )
     environment.globals.update(
         ui=Components(environment),

@@ -62,6 +62,57 @@ def span(value: timedelta | None) -> str:
     raise AssertionError(seconds)
 
 
+def per(value: timedelta) -> str:
+    """`min` for one minute, `5 min` for five: what follows a number and "per"."""
+    text = span(value)
+    return text.removeprefix("1 ") if text.count(" ") == 1 else text
+
+
+def facts(value: object, most: int = 160) -> str:
+    """An object in one line: `role: admin, tenant: acme`; what it does not have is not told."""
+    if not isinstance(value, dict):
+        return str(value)[:most]
+    told = ((name.replace("_", " "), each) for name, each in value.items() if each is not None)
+    text = ", ".join(
+        f"{name}: {str(each).lower() if isinstance(each, bool) else each}" for name, each in told
+    )
+    return text if len(text) <= most else text[: most - 1] + "…"
+
+
+def compact(value: timedelta | None) -> str:
+    """`1h30m`, `500ms`, `30d`: as a form takes it."""
+    if value is None:
+        return ""
+    rest = round(value.total_seconds() * 1000)
+    parts = []
+    for size, unit in ((86_400_000, "d"), (3_600_000, "h"), (60_000, "m"), (1000, "s"), (1, "ms")):
+        whole, rest = divmod(rest, size)
+        parts += [f"{whole}{unit}"] if whole else []
+    return "".join(parts) or "0s"
+
+
+def measure(value: float | None, unit: str) -> str:
+    """A threshold or what was measured against it, as a form takes it: `10m`, `20%`, `50GiB`, `5`, `off`."""
+    if value is None:
+        return "off"
+    if unit == "seconds":
+        return compact(timedelta(seconds=float(value)))
+    if unit == "share":
+        return f"{value * 100:g}%"
+    if unit == "bytes":
+        return size(value)
+    return f"{value:g}" if value < 1_000_000 else f"{value:.0f}"
+
+
+def size(value: float) -> str:
+    """`512B`, `1.5MiB`."""
+    for name in ("B", "KiB", "MiB", "GiB"):
+        if value < 1024:
+            return f"{value:g}{name}" if value == int(value) else f"{value:.1f}{name}"
+        value /= 1024
+    return f"{value:.1f}TiB"
+
+
 def ago(moment: datetime | None, now: datetime) -> str:
     """`3 min ago`, `in 2 h`, `now`: one unit only."""
     if moment is None:

@@ -3,6 +3,9 @@
 from starlette.routing import BaseRoute
 
 from onceward.web.pages import (
+    alerts,
+    audit,
+    channels,
     components,
     dead_letters,
     deliveries,
@@ -10,7 +13,10 @@ from onceward.web.pages import (
     job,
     jobs,
     lanes,
+    limits,
+    monitors,
     overview,
+    retention,
     schedules,
     workers,
 )
@@ -22,10 +28,16 @@ PAGES: list[BaseRoute] = [
         jobs,
         job,
         dead_letters,
+        alerts,
         lanes,
+        limits,
         schedules,
         deliveries,
         workers,
+        monitors,
+        channels,
+        audit,
+        retention,
         doctor,
         components,
     )

@@ -21,6 +21,8 @@ from onceward.web.layout import Flash
 
 # Of a workflow; more are not drawn.
 MOST_JOBS = 300
+# Of the audit log; the rest is a link away.
+MOST_ENTRIES = 30
 REQUEUED_FROM = frozenset({"dead_letter", "cancelled", "resolved"})
 
 
@@ -77,11 +79,12 @@ async def show(request: Request) -> Response:
         together = await db.run(calls.workflow_jobs(job.workflow_id, MOST_JOBS + 1, tenant=job.tenant))
         why = await db.run(calls.explain(job_id))
         workers = await db.run(calls.workers())
+        audited = await db.run(calls.audit_of(job_id))
     drawn = graph.layout(together[:MOST_JOBS], job.id) if len(together) > 1 else None
     return layout.render(
         request, "pages/job.html", shown,
         job=job, attempts=attempts, steps=steps, edits=edits, delivery=delivery, drawn=drawn, why=why,
-        too_many=len(together) > MOST_JOBS,
+        too_many=len(together) > MOST_JOBS, audited=audited[-MOST_ENTRIES:], audited_count=len(audited),
         bars=timeline.bars(job, attempts, steps, shown.now), ended=timeline.end_of(job, attempts, shown.now), actions=actions(job),
         worker=next((worker for worker in workers if worker.id == job.worker_id), None),
         workers={worker.id: worker for worker in workers},

@@ -1,6 +1,10 @@
-"""Lanes: what waits in each, and its pause switch."""
+"""Lanes: what waits in each and why, whose turn it is, how much may wait, and the pause switch."""
 
 from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any, get_args
+from urllib.parse import quote
 
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
@@ -8,13 +12,21 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from onceward import calls
-from onceward.calls import browsing
+from onceward.calls import Call, browsing
+from onceward.errors import InvalidArgument
 from onceward.model import LaneInfo
-from onceward.web import layout, tables
+from onceward.model_audit import AuditFilter
+from onceward.model_limits import BoundOver
+from onceward.web import layout, reading, tables
 from onceward.web.context import identity_of, web_of
 from onceward.web.forms import read_form
 from onceward.web.layout import Flash
 from onceward.web.pages.overview import lane_lines
+
+OVER: tuple[str, ...] = get_args(BoundOver)
+# What of the lane goes into the audit log.
+MODES = {"ends": "how jobs end", "all": "every transition of every job"}
+CHANGES = 20
 
 
 async def lanes(request: Request) -> Response:
@@ -23,11 +35,41 @@ async def lanes(request: Request) -> Response:
         found = await db.run(calls.lanes())
         activity = await db.run(browsing.activity())
         workers = [worker for worker in await db.run(calls.workers()) if worker.state == "live"]
+        why = {each.lane: each for each in await db.run(calls.explain_lane(None))}
+        bounds = await db.run(calls.bounds())
     lines = lane_lines(found, activity, shown.now)
     return layout.render(
         request, "pages/lanes.html", shown,
         lines=lines, busiest=max((point.done for line in lines for point in line.points), default=0),
         serving={lane.name: [worker for worker in workers if lane.name in worker.lanes] for lane in found},
+        why=why, address=address, above={bound.lane: bound.reason for bound in bounds if bound.reason},
+    )  # fmt: skip
+
+
+def address(name: str, action: str = "") -> str:
+    return f"/lanes/{quote(name)}{action}"
+
+
+async def show(request: Request) -> Response:
+    name, who = request.path_params["name"], identity_of(request)
+    async with web_of(request).database.acting(who) as db:
+        shown = await layout.frame(db)
+        found = [lane for lane in await db.run(calls.lanes()) if lane.name == name]
+        # Raises UnknownLane.
+        (why,) = await db.run(calls.explain_lane(name))
+        activity = await db.run(browsing.activity())
+        shares = await db.run(calls.shares(name))
+        bounds = await db.run(calls.bounds(name))
+        workers = [worker for worker in await db.run(calls.workers()) if worker.state == "live"]
+        changes = []
+        if who.tenant is None:
+            wanted = AuditFilter(entity_type="lane", entity_id=name, limit=CHANGES)
+            changes = await db.run(browsing.find_entries(wanted))
+    (line,) = lane_lines(found, activity, shown.now)
+    return layout.render(
+        request, "pages/lane.html", shown,
+        lane=line.lane, line=line, why=why, shares=shares, bounds=bounds, changes=changes, address=address, over=OVER, modes=MODES,
+        serving=[worker for worker in workers if name in worker.lanes],
     )  # fmt: skip
 
 
@@ -59,9 +101,74 @@ async def resume(request: Request) -> Response:
     )
 
 
+async def set_turns(request: Request) -> Response:
+    """Whether tenants take turns, and how long a job may be passed over."""
+    _check_shared(request)
+    form, name = await read_form(request), request.path_params["name"]
+    wait = reading.duration_or_none("max_wait", form.text("max_wait"))
+    # Nothing is what the engine takes for: leave it; 0 is: for ever.
+    call = calls.add_lane(name, fair=form.checked("fair"), max_wait=wait or timedelta(0))
+    return await _changed(request, call)
+
+
+async def set_share(request: Request) -> Response:
+    _check_shared(request)
+    form, name = await read_form(request), request.path_params["name"]
+    turns = reading.whole("turns", form.text("turns"), least=1, most=1000)
+    return await _changed(request, calls.set_share(name, form.text("tenant"), turns))
+
+
+async def set_bound(request: Request) -> Response:
+    _check_shared(request)
+    form, name = await read_form(request), request.path_params["name"]
+    over = form.text("over")
+    if over not in OVER:
+        raise InvalidArgument(f"over must be one of {', '.join(OVER)}")
+    call = calls.set_bound(
+        name,
+        max_depth=reading.whole_or_none("max_depth", form.text("max_depth"), least=1, most=2**53),
+        max_age=reading.duration_or_none("max_age", form.text("max_age"), zero=False),
+        max_bytes=reading.size_or_none("max_bytes", form.text("max_bytes")),
+        over=over,
+        tenant=form.text("tenant"),
+        defer_by=reading.duration("defer_by", form.text("defer_by") or "1m", zero=False),
+    )
+    return await _changed(request, call)
+
+
+async def drop_bound(request: Request) -> Response:
+    _check_shared(request)
+    form, name = await read_form(request), request.path_params["name"]
+    return await _changed(request, calls.drop_bound(name, form.text("tenant")))
+
+
+async def set_audit(request: Request) -> Response:
+    _check_shared(request)
+    form, name = await read_form(request), request.path_params["name"]
+    mode = form.text("mode")
+    if mode not in MODES:
+        raise InvalidArgument(f"mode must be one of {', '.join(MODES)}")
+    return await _changed(request, calls.audit_lane(name, mode))
+
+
+async def _changed(request: Request, call: Call[Any]) -> Response:
+    """Do it, to a lane that exists: a slip must not make one."""
+    name = request.path_params["name"]
+    async with web_of(request).database.acting(identity_of(request), writes=True) as db:
+        await db.run(calls.explain_lane(name))
+        await db.run(call)
+    return layout.back(request, address(name), Flash(f"Lane {name} is set"))
+
+
 ROUTES = [
     Route("/lanes", lanes),
     Route("/lanes.csv", as_csv),
+    Route("/lanes/{name}", show),
     Route("/lanes/{name}/pause", pause, methods=["POST"]),
     Route("/lanes/{name}/resume", resume, methods=["POST"]),
+    Route("/lanes/{name}/turns", set_turns, methods=["POST"]),
+    Route("/lanes/{name}/share", set_share, methods=["POST"]),
+    Route("/lanes/{name}/bound", set_bound, methods=["POST"]),
+    Route("/lanes/{name}/no-bound", drop_bound, methods=["POST"]),
+    Route("/lanes/{name}/audit", set_audit, methods=["POST"]),
 ]

@@ -18,8 +18,11 @@ from onceward.model_web import Activity
 from onceward.web import health_words, layout
 from onceward.web.charts import Point
 from onceward.web.context import identity_of, web_of
+from onceward.web.health_words import Seen
 
 MINUTES = 60
+# Alerts by name; the others are on their page.
+MOST_ALERTS = 6
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +44,10 @@ async def overview(request: Request) -> Response:
         groups = (
             await db.run(calls.dead_letter_groups(JobFilter(limit=4))) if shown.counts["dead_letters"] else []
         )
+        alerts = (
+            await db.run(calls.alerts(states=("open",), limit=MOST_ALERTS)) if shown.counts["alerts"] else []
+        )
+        limits = await db.run(calls.limits())
     by_minute = per_minute(activity, shown.now)
     done, failed = sum(point.done for point in by_minute), sum(point.failed for point in by_minute)
     about = any(item.about for item in activity)
@@ -48,7 +55,7 @@ async def overview(request: Request) -> Response:
     return layout.render(
         request, "pages/overview.html", shown,
         health=health_words.judge(
-            lanes, workers, shown.now, done=done, about=about, uncertain=shown.counts["uncertain"]
+            Seen(lanes, workers, shown.counts["uncertain"], limits, alerts), shown.now, done=done, about=about
         ),
         points=by_minute, done=done, failed=failed, about=about, lines=lines,
         busiest=max((point.done for line in lines for point in line.points), default=0),

@@ -1,0 +1,311 @@
+"""Limits: what is left of each, who waits for it, and changing them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from itertools import groupby
+from urllib.parse import quote
+
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from onceward import calls
+from onceward.calls import browsing
+from onceward.errors import InvalidArgument, OncewardError, UnknownLimit, shown
+from onceward.model_audit import AuditFilter
+from onceward.model_limits import Limit, LimitInfo
+from onceward.model_web import LimitQueues
+from onceward.web import layout, reading, tables, words
+from onceward.web.context import identity_of, web_of
+from onceward.web.database import Acting
+from onceward.web.forms import Form, read_form
+from onceward.web.layout import Flash
+from onceward.web.query import PAGE, query_of
+
+STATES = ("open", "waiting", "paused")
+OVER = ("accept", "defer")
+CHANGES = 20
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """One limit of the list, with all its keys."""
+
+    limit: LimitInfo
+    state: str
+    keys: int
+    # Keys that have no room now.
+    without_room: int
+    waiting: int
+
+
+def state_of(info: LimitInfo, now: datetime) -> str:
+    if info.paused_until is not None and info.paused_until > now:
+        return "paused"
+    return "open" if info.reason is None else "waiting"
+
+
+def lines_of(found: Sequence[LimitInfo], queues: LimitQueues, now: datetime) -> list[Line]:
+    """`found` is in the order of names."""
+    lines = []
+    for name, group in groupby(found, key=lambda info: info.name):
+        buckets = list(group)
+        states = [state_of(info, now) for info in buckets]
+        # The whole is as its worst key.
+        state = max(states, key=STATES.index)
+        shut = sum(each != "open" for each in states)
+        used = [info for info in buckets if info.key is not None]
+        lines.append(Line(buckets[states.index(state)], state, len(used), shut, queues.of(name)))
+    return lines
+
+
+def address(name: str, action: str = "of") -> str:
+    """The action comes first: a name may contain a slash."""
+    return f"/limits/{action}/{quote(name)}"
+
+
+async def limits(request: Request) -> Response:
+    query = query_of(request)
+    wanted, part, after = query.many("state", STATES), query.text("name"), query.text("after")
+    async with web_of(request).database.acting(identity_of(request)) as db:
+        shown_ = await layout.frame(db)
+        found = await db.run(calls.limits())
+        queues = await db.run(browsing.limit_queues())
+    lines = [
+        line
+        for line in lines_of(found, queues, shown_.now)
+        if (not wanted or line.state in wanted) and (not part or part.lower() in line.limit.name.lower())
+    ]
+    rest = [line for line in lines if after is None or line.limit.name > after]
+    return layout.render(
+        request, "pages/limits.html", shown_,
+        query=query, lines=rest[:PAGE], count=len(lines), states=STATES, chosen=wanted, part=part or "", address=address,
+        following=rest[PAGE - 1].limit.name if len(rest) > PAGE else None, is_part=queues.is_part,
+    )  # fmt: skip
+
+
+async def as_csv(request: Request) -> Response:
+    found = await web_of(request).database.run(identity_of(request), calls.limits())
+    return tables.csv_of("limits", LimitInfo, found)
+
+
+async def _found(db: Acting, request: Request) -> list[LimitInfo]:
+    name = request.path_params["name"]
+    found = await db.run(calls.limits(name))
+    if not found:
+        raise UnknownLimit(f'limit "{shown(name)}" does not exist', hint="Look for it in the list of limits.")
+    return found
+
+
+async def show(request: Request) -> Response:
+    query, who = query_of(request), identity_of(request)
+    part, after = query.text("key"), query.text("after")
+    async with web_of(request).database.acting(who) as db:
+        shown_ = await layout.frame(db)
+        found = await _found(db, request)
+        name = found[0].name
+        queues = await db.run(browsing.limit_queues())
+        # What was done to it is about what all tenants share.
+        changes = []
+        if who.tenant is None:
+            wanted = AuditFilter(entity_type="limit", entity_id=name, limit=CHANGES)
+            changes = await db.run(browsing.find_entries(wanted))
+    keys = [info for info in found if info.key and (not part or part.lower() in info.key.lower())]
+    rest = [info for info in keys if after is None or (info.key or "") > after]
+    line = lines_of(found, queues, shown_.now)[0]
+    return layout.render(
+        request, "pages/limit.html", shown_,
+        query=query, limit=found[0], line=line, keys=rest[:PAGE], count=len(keys), part=part or "", queues=queues,
+        sentence=sentence_of(line, queues, shown_.now), changes=changes, address=address, state_of=state_of,
+        following=rest[PAGE - 1].key if len(rest) > PAGE else None,
+    )  # fmt: skip
+
+
+def sentence_of(line: Line, queues: LimitQueues, now: datetime) -> str:
+    info = line.limit
+    jobs = words.counted(line.waiting, "ready job")
+    waiting = f"; {'at least ' if queues.is_part else ''}{jobs} use it" if line.waiting else ""
+    if info.per_key and line.keys:
+        open_ = f"{words.counted(line.keys, 'key')}, {line.without_room or 'none'} without room"
+        return f"{open_}{waiting}."
+    if line.state == "open":
+        return f"There is room{waiting}."
+    when = f", until {words.ago(info.next_room_at, now)}" if info.next_room_at else ""
+    reason = info.reason or "no room"
+    return f"{reason[0].upper()}{reason[1:]}{when.replace('until in', 'for another')}{waiting}."
+
+
+# ---------------------------------------------------------------- changing
+
+
+@dataclass(frozen=True, slots=True)
+class Draft:
+    """The form as it was filled in."""
+
+    name: str = ""
+    requests: str = ""
+    per: str = "1m"
+    tokens: str = ""
+    tokens_per: str = ""
+    slots: str = ""
+    burst: str = ""
+    tokens_burst: str = ""
+    allowance: str = ""
+    per_key: str = ""
+    threshold: str = "80%"
+    over: str = "accept"
+
+    @staticmethod
+    def of(form: Form) -> Draft:
+        return Draft(**{name: form.text(name) for name in Draft.__slots__})
+
+    @staticmethod
+    def from_limit(info: LimitInfo) -> Draft:
+        def number(value: float | None) -> str:
+            return "" if value is None else f"{value:.0f}"
+
+        def given(burst: float | None) -> str:
+            # One that is no whole number was computed, and is computed again.
+            return number(burst) if burst is not None and burst == int(burst) else ""
+
+        return Draft(
+            info.name, number(info.requests), words.compact(info.period) or "1m", number(info.weight),
+            words.compact(info.weight_period), number(info.slots), given(info.burst), given(info.weight_burst),
+            words.compact(info.allowance), "1" if info.per_key else "", words.measure(info.threshold, "share"), info.over,
+        )  # fmt: skip
+
+
+def _read(draft: Draft) -> tuple[Limit | None, dict[str, str]]:
+    """The limit, or what is wrong with each field."""
+    problems: dict[str, str] = {}
+
+    def field(name: str, read: object) -> object:
+        try:
+            return read(name, getattr(draft, name))  # type: ignore[operator]  # one of the readers below
+        except InvalidArgument as error:
+            problems[name] = error.message
+            return None
+
+    def number(name: str) -> int | None:
+        found = field(name, lambda n, text: reading.whole_or_none(n, text, least=1, most=2**53))
+        return found if isinstance(found, int) else None
+
+    def span(name: str, *, zero: bool = False) -> timedelta | None:
+        found = field(name, lambda n, text: reading.duration_or_none(n, text, zero=zero))
+        return found if isinstance(found, timedelta) else None
+
+    threshold = field("threshold", lambda n, text: reading.threshold(n, text or "80%", "share"))
+    if threshold is not None and not isinstance(threshold, (int, float)):
+        problems["threshold"] = "threshold must be a share, as 80%"
+    if not draft.name:
+        problems["name"] = "This is needed."
+    limit = Limit(
+        draft.name, requests=number("requests"), per=span("per") or timedelta(minutes=1), tokens=number("tokens"),
+        tokens_per=span("tokens_per"), slots=number("slots"), burst=number("burst"), tokens_burst=number("tokens_burst"),
+        allowance=span("allowance", zero=True), per_key=bool(draft.per_key),
+        threshold=float(threshold) if isinstance(threshold, (int, float)) else 0.8,
+        over="defer" if draft.over == "defer" else "accept",
+    )  # fmt: skip
+    return (None if problems else limit), problems
+
+
+def _check_shared(request: Request) -> None:
+    if not identity_of(request).acts_for_all:
+        raise HTTPException(403, "limits are shared by all tenants, and you are bound to one")
+
+
+async def edit(request: Request) -> Response:
+    """A new one, or one that exists."""
+    info = None
+    if "name" in request.path_params:
+        async with web_of(request).database.acting(identity_of(request)) as db:
+            info = (await _found(db, request))[0]
+    return await _editor(request, Draft.from_limit(info) if info else Draft(), info, {})
+
+
+async def _editor(
+    request: Request, draft: Draft, info: LimitInfo | None, problems: Mapping[str, str]
+) -> Response:
+    return await layout.page(
+        request, "pages/limit_edit.html", 400 if problems else 200,
+        draft=draft, limit=info, problems=problems, over=OVER, address=address,
+    )  # fmt: skip
+
+
+async def save(request: Request) -> Response:
+    _check_shared(request)
+    form, info = await read_form(request), None
+    web, who = web_of(request), identity_of(request)
+    if "name" in request.path_params:
+        async with web.database.acting(who) as db:
+            info = (await _found(db, request))[0]
+    draft = Draft.of(form)
+    limit, problems = _read(draft)
+    if limit is not None:
+        try:
+            changed = await web.database.run(who, calls.set_limit(limit), writes=True)
+        except OncewardError as error:
+            problems = {_field_of(error.message): error.message}
+        else:
+            said = f"Limit {limit.name} is set" if changed else f"Limit {limit.name} was so already"
+            return layout.back(request, address(limit.name), Flash(said))
+    return await _editor(request, draft, info, problems)
+
+
+def _field_of(message: str) -> str:
+    """Errors of the engine begin with what is wrong, in the engine's words."""
+    ours = {
+        "weight": "tokens",
+        "weight_period": "tokens_per",
+        "weight_burst": "tokens_burst",
+        "period": "per",
+        "limit": "name",
+    }
+    first = message.split(" ", 1)[0].strip('"')
+    field = ours.get(first, first)
+    return field if field in Draft.__slots__ else "requests"
+
+
+async def pause(request: Request) -> Response:
+    _check_shared(request)
+    form, name = await read_form(request), request.path_params["name"]
+    span = reading.duration("duration", form.text("duration") or "5m", zero=False)
+    call = calls.pause_limit(name, span, form.text("key"), form.text("reason") or None)
+    await web_of(request).database.run(identity_of(request), call, writes=True)
+    said = f"Limit {name} is paused for {words.span(span)}"
+    undo = None if form.text("key") else address(name, "resume")
+    return layout.back(request, address(name), Flash(said, undo=undo))
+
+
+async def resume(request: Request) -> Response:
+    _check_shared(request)
+    form, name = await read_form(request), request.path_params["name"]
+    call = calls.resume_limit(name, form.text("key"))
+    changed = await web_of(request).database.run(identity_of(request), call, writes=True)
+    said = f"Limit {name} is open" if changed else f"Limit {name} was not paused"
+    return layout.back(request, address(name), Flash(said))
+
+
+async def drop(request: Request) -> Response:
+    _check_shared(request)
+    name = request.path_params["name"]
+    await web_of(request).database.run(identity_of(request), calls.drop_limit(name), writes=True)
+    return layout.back(request, "/limits", Flash(f"Limit {name} is gone"))
+
+
+ROUTES = [
+    Route("/limits", limits),
+    Route("/limits.csv", as_csv),
+    Route("/limits/new", edit),
+    Route("/limits/new", save, methods=["POST"]),
+    Route("/limits/of/{name:path}", show),
+    Route("/limits/edit/{name:path}", edit),
+    Route("/limits/edit/{name:path}", save, methods=["POST"]),
+    Route("/limits/pause/{name:path}", pause, methods=["POST"]),
+    Route("/limits/resume/{name:path}", resume, methods=["POST"]),
+    Route("/limits/drop/{name:path}", drop, methods=["POST"]),
+]

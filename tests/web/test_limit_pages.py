@@ -1,0 +1,126 @@
+"""Pages of limits and lanes: what is left, who waits, and changing them."""
+
+from __future__ import annotations
+
+import re
+from datetime import timedelta
+
+import pytest
+
+from tests.support.limits import fill, limit
+
+
+def rows(text: str) -> int:
+    return text.count("<tr data-line>")
+
+
+def test_limits_are_listed_with_their_state_and_who_waits(ana, db):
+    limit(db, "openai/chat", requests=60)
+    limit(db, "bank", slots=1)
+    fill(db, 3, "bank")
+    db.call("pause_limit", limit="bank", **{"for": "10 min"})
+    text = ana.get("/limits")
+
+    assert rows(text) == db.value("select count(*) from onceward.limits")
+    assert 'data-glow="w-bank">3<' in text
+    assert rows(ana.get("/limits?state=paused")) == 1
+    assert rows(ana.get("/limits?name=OPENAI/")) == 1
+    assert "No limit matches" in ana.get("/limits?name=nothing")
+    ana.get("/limits?state=odd", 400)
+
+
+def test_pages_of_limits_follow_each_other(ana, db):
+    for n in range(60):
+        limit(db, f"api/{n:02}", slots=1)
+    first = ana.get("/limits")
+    following = re.search(r'href="([^"]+)" rel="next"', first)[1].replace("&amp;", "&")
+
+    count = db.value("select count(*) from onceward.limits")
+    assert f'data-live="count">{count}<' in first
+    assert (rows(first), rows(ana.get(following))) == (50, count - 50)
+
+
+def test_a_limit_is_made_changed_paused_resumed_and_removed(ana, db):
+    form = {"name": "open/ai", "requests": "60", "per": "1m", "tokens": "10000", "slots": "4", "threshold": "75%",
+            "over": "defer"}  # fmt: skip
+
+    assert 'id="e-per"' in ana.post("/limits/new", 400, **{**form, "per": "soon"}).text
+    assert 'id="e-name"' in ana.post("/limits/new", 400, **{**form, "name": "a b"}).text
+    assert "This is needed" in ana.post("/limits/new", 400, **{**form, "name": ""}).text
+    mine = "select * from onceward.limits where source = 'person'"
+    assert db.run(mine) == []
+    place = ana.post("/limits/new", **form).headers["location"]
+    row = db.one(mine)
+    assert (row.requests, row.weight, row.slots, row.threshold, row.over, row.source) == (
+        60, 10000, 4, 0.75, "defer", "person")  # fmt: skip
+    assert place == "/limits/of/open/ai"
+    assert "There is room" in ana.get(place)
+    # A form that is sent as it was shown changes nothing.
+    shown = dict(re.findall(r'name="(\w+)" (?:aria-\S+ )?value="([^"]*)"', ana.get("/limits/edit/open/ai")))
+    ana.post("/limits/edit/open/ai", **{**form, **{k: v for k, v in shown.items() if k != "csrf"}})
+    assert db.one(mine) == row
+    ana.post("/limits/pause/open/ai", duration="10m", reason="they said so")
+    assert db.one(mine).paused_until == db.now() + timedelta(minutes=10)
+    assert "they said so" in ana.get(place)
+    assert "Limit open/ai is paused" in ana.get("/")
+    ana.post("/limits/resume/open/ai")
+    ana.post("/limits/pause/open/ai", 400, duration="soon")
+    assert "limit.paused" in ana.get(place)
+    ana.post("/limits/drop/open/ai")
+    assert db.run(mine) == []
+    ana.get(place, 404)
+
+
+def test_one_key_of_a_limit_is_paused_alone(ana, db):
+    limit(db, "bank", slots=1, per_key=True)
+    for key in ("acme", "bolt"):
+        fill(db, 2, "bank", key=key)
+        db.claims(1)
+
+    ana.post("/limits/pause/bank", key="acme", duration="5m")
+    paused = db.run("select key from onceward.limits where paused_until > onceward.now()")
+    assert [row.key for row in paused] == ["acme"]
+    assert rows(ana.get("/limits/of/bank?key=bol")) == 1
+
+
+def test_a_lane_says_why_and_is_set(ana, db):
+    text = ana.get("/lanes/default")
+    assert "No live worker serves it" in text
+    ana.post("/lanes/default/turns", fair="1", max_wait="1h")
+    ana.post("/lanes/default/share", tenant="acme", turns="3")
+    ana.post("/lanes/default/bound", max_depth="100", max_age="10m", over="reject", tenant="*")
+    ana.post("/lanes/default/audit", mode="all")
+    lane = db.one("select * from onceward.lanes where name = 'default'")
+    assert (lane.fair, lane.max_wait, lane.audit) == (True, timedelta(hours=1), "all")
+    bound = db.one("select * from onceward.bounds")
+    assert (bound.tenant, bound.max_depth, bound.over) == ("*", 100, "reject")
+    text = ana.get("/lanes/default")
+    for words in ("tenants take turns", "acme", "each tenant", "every transition", "lane.changed"):
+        assert words in text
+    ana.post("/lanes/default/no-bound", tenant="*")
+    assert db.run("select * from onceward.bounds") == []
+
+
+@pytest.mark.parametrize("action", ["turns", "share", "bound", "no-bound", "audit"])
+def test_a_slip_makes_no_lane(ana, db, action):
+    ana.post(
+        f"/lanes/nothing/{action}", 404, tenant="acme", turns="2", max_depth="1", over="signal", mode="all"
+    )
+    assert db.value("select count(*) from onceward.lanes where name = 'nothing'") == 0
+
+
+@pytest.mark.parametrize(
+    "path",
+    ["/limits/new", "/limits/pause/api", "/limits/resume/api", "/limits/drop/api", "/lanes/default/audit"],
+)
+def test_who_is_bound_to_a_tenant_or_only_reads_changes_no_limit(site, db, path):
+    limit(db, "api", slots=1)
+    before = db.contents()["limit_private"]
+    bound, viewer = site.signed_in("otto", "operator", "acme"), site.signed_in("vic", "viewer")
+
+    bound.post(path, 403, name="x", slots="1", mode="all")
+    assert viewer.http.post(path, data={"csrf": "x"}).status_code == 403
+    for visitor in (bound, viewer):
+        assert 'method="post" action="/limits' not in visitor.get("/limits/of/api")
+        assert 'method="post" action="/lanes' not in visitor.get("/lanes/default")
+    assert db.contents()["limit_private"] == before
