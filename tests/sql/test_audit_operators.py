@@ -123,7 +123,7 @@ ACTS = {
                            lambda db: db.workflow({"name": "a"}).workflow_id),
     "requeue": Act("job.requeued", None, job("requeue"), lambda db: db.dead_letter()),
     "requeue_workflow": Act("job.requeued", None, lambda db, flow: db.call("requeue_workflow", workflow_id=flow),
-                            lambda db: failed_workflow(db)),
+                            failed_workflow),
     "resolve": Act("job.resolved", None, job("resolve", note="by hand"), lambda db: db.dead_letter()),
     "run_now": Act("job.run_now", None, job("run_now"), lambda db: db.enqueue(run_at=db.now().replace(year=2100))),
     "decide_delivery": Act("delivery.decided", None, lambda db, found: db.call(
@@ -255,7 +255,9 @@ def test_a_change_tells_what_was_changed_and_nothing_else(db):
     channel(db)
     db.call("add_channel", name="ops", kind="webhook", target={"url": "https://example.com/elsewhere"})
 
-    changes = [(row.kind, row.before, row.after) for row in entries(db, before) if row.kind.endswith("changed")]
+    changes = [
+        (row.kind, row.before, row.after) for row in entries(db, before) if row.kind.endswith("changed")
+    ]
     assert changes == [
         ("limit.changed", {"requests": 10}, {"requests": 20}),
         ("monitor.changed", {"every": "00:00:30", "threshold late": 120}, {"every": "00:01:00", "threshold late": 7}),

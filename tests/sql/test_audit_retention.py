@@ -139,7 +139,9 @@ def test_whoever_reads_the_log_makes_it_wait_and_nobody_else(db):
     db.clock.advance("40 days")
     with transaction(db) as reader:
         reader.run("select count(*) from onceward.audit_log")
-        db.run("update onceward.retention_private set next_at = onceward.now() + interval '1 day' where kind <> 'audit'")
+        db.run(
+            "update onceward.retention_private set next_at = onceward.now() + interval '1 day' where kind <> 'audit'"
+        )
         (row,) = db.call("retain_due")
         assert (row.row_count, row.partitions) == (0, [])
         assert "locked by somebody" in row.note
