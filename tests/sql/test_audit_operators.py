@@ -123,7 +123,7 @@ ACTS = {
                            lambda db: db.workflow({"name": "a"}).workflow_id),
     "requeue": Act("job.requeued", None, job("requeue"), lambda db: db.dead_letter()),
     "requeue_workflow": Act("job.requeued", None, lambda db, flow: db.call("requeue_workflow", workflow_id=flow),
-                            failed_workflow),
+                            lambda db: failed_workflow(db)),  # noqa: PLW0108 - it is defined below
     "resolve": Act("job.resolved", None, job("resolve", note="by hand"), lambda db: db.dead_letter()),
     "run_now": Act("job.run_now", None, job("run_now"), lambda db: db.enqueue(run_at=db.now().replace(year=2100))),
     "decide_delivery": Act("delivery.decided", None, lambda db, found: db.call(
