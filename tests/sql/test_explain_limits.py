@@ -110,7 +110,9 @@ def test_weight_that_is_not_left(staffed):
     *_, job = fill(staffed, 2, weight=80)
     assert len(staffed.claims(10)) == 1
 
-    assert "of which 20.000 of the 80 that it needs are left; there is room at" in why(staffed, job)[0].sentence
+    assert (
+        "of which 20.000 of the 80 that it needs are left; there is room at" in why(staffed, job)[0].sentence
+    )
 
 
 def test_a_job_that_needs_more_than_its_limit_gives_since_it_was_lowered(staffed):
@@ -267,7 +269,10 @@ def test_a_lane_in_which_everything_waits_for_a_limit(staffed):
 
     assert row.reason == "waits_for_limit"
     assert row.sentence.startswith("3 jobs are ready, the oldest due at ")
-    assert 'and all of it waits for limit "api", of which 0.000 of 1 requests are left; there is room' in row.sentence
+    assert (
+        'and all of it waits for limit "api", of which 0.000 of 1 requests are left; there is room'
+        in row.sentence
+    )
     assert row.until > staffed.now()
     assert row.detail["limits"] == ["api"]
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import uuid
 from collections.abc import Iterator
 from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import psycopg
@@ -54,7 +55,8 @@ WITHOUT_A_TENANT = {
         "monitors watch over everybody",
     ),
     **dict.fromkeys(
-        ("drop_channel", "test_channel"), "by name, and refused for a channel of another tenant; see test_alerts"
+        ("drop_channel", "test_channel"),
+        "by name, and refused for a channel of another tenant; see test_alerts",
     ),
     **dict.fromkeys(("retain", "retain_due", "set_retention"), "retention is the same for everybody"),
     **dict.fromkeys(
@@ -65,7 +67,9 @@ WITHOUT_A_TENANT = {
         ("has_operators", "link_operator", "use_link", "session_operator", "end_session", "token_scopes"),
         "known by a secret, and not by a name; see test_access",
     ),
-    **dict.fromkeys(("scan_end", "estimate_jobs", "activity", "pulse"), "shows what the caller sees; see test_browsing"),
+    **dict.fromkeys(
+        ("scan_end", "estimate_jobs", "activity", "pulse"), "shows what the caller sees; see test_browsing"
+    ),
 }
 # Values for parameters that have no default: by name, else by type.
 BY_PARAMETER: dict[str, Any] = {
@@ -80,6 +84,7 @@ BY_PARAMETER: dict[str, Any] = {
     "p_spec": "1 hour",
     "p_nodes": Jsonb([{"name": "a", "task": "ocr"}]),
     "p_payloads": [Jsonb({})],
+    "p_until": datetime.now(UTC) + timedelta(hours=1),
 }
 BY_TYPE: dict[str, Any] = {
     "text": "ocr",
@@ -199,7 +204,8 @@ def template(onceward_server):
                 db.call("begin_run", key="k", holder="h", tenant=tenant)
                 db.emit("ocr", tenant=tenant)
                 db.run(
-                    "select onceward.silence_alerts(onceward.now() + interval '1 hour', 'r', p_tenant => %s)", tenant
+                    "select onceward.silence_alerts(onceward.now() + interval '1 hour', 'r', p_tenant => %s)",
+                    tenant,
                 )
             db.call("run_monitor", name="dead_letters")
         yield database
@@ -346,7 +352,9 @@ def test_what_is_for_those_who_see_all_is_not_for_a_session_without_a_tenant(db,
     """`not null` is null: a test that asks whether somebody does not see all has to get an answer."""
     for role in ("operator", "auditor"):
         mine = {function.name: function for function in functions(db, role)}
-        for name in {"audit_page", "audit_status", "seal_of", "operators", "tokens", "create_token"} & set(mine):
+        for name in {"audit_page", "audit_status", "seal_of", "operators", "tokens", "create_token"} & set(
+            mine
+        ):
             given = {parameter: None for parameter, _, optional in mine[name].parameters if not optional}
             if name == "create_token":
                 given = {"p_name": "ci", "p_hash": b"\0" * 32, "p_scopes": ["read"]}

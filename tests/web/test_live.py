@@ -81,4 +81,4 @@ def test_the_server_stops_though_pages_are_open(serve):
         assert stream.next() == "open"
         site.web.live.end()
         while (event := stream.next()) != "end":
-            assert event in {"changed"}
+            assert event == "changed"
