@@ -130,7 +130,10 @@ def test_a_dry_run_says_what_the_run_then_does_and_changes_nothing(db):
 def test_every_kind_is_declared_with_a_default_and_kept_as_set(db):
     rows = {row.kind: row for row in db.run("select * from onceward.retention")}
 
-    assert set(rows) == {*OF_A_TENANT, *OF_NOBODY, "removals"}
+    assert set(rows) == {*OF_A_TENANT, *OF_NOBODY, "removals", "audit"}
+    # The audit log is kept for ever until somebody says otherwise; see test_audit_retention.
+    log = rows.pop("audit")
+    assert (log.keep, log.default_keep) == (None, None)
     assert all(row.keep == row.default_keep >= row.least_keep and row.description for row in rows.values())
     db.call("set_retention", kind="archive", keep="400 days")
     db.run("select onceward.declare_retention()")
@@ -456,5 +459,5 @@ def test_a_worker_may_retain_by_the_hour_and_only_an_operator_by_hand(db):
     assert worker.call("retain_due") != []
     with refused("42501"):
         worker.call("retain")
-    assert len(operator.call("retain", dry_run=True)) == 15
+    assert len(operator.call("retain", dry_run=True)) == 16
     assert operator.call("retain", kind="archive")[0].row_count in (0, 1)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import uuid
 from collections.abc import Iterator
 from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import psycopg
@@ -83,6 +84,7 @@ BY_PARAMETER: dict[str, Any] = {
     "p_spec": "1 hour",
     "p_nodes": Jsonb([{"name": "a", "task": "ocr"}]),
     "p_payloads": [Jsonb({})],
+    "p_until": datetime.now(UTC) + timedelta(hours=1),
 }
 BY_TYPE: dict[str, Any] = {
     "text": "ocr",
