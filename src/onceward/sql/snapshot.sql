@@ -11,6 +11,7 @@ create role onceward_worker nologin;
 -- sequences
 
 create sequence onceward.admission_private_id_seq as bigint;
+create sequence onceward.audit_seq as bigint;
 create sequence onceward.ready_seq as bigint;
 create sequence onceward.recheck_private_id_seq as bigint;
 
@@ -21,6 +22,38 @@ create table onceward.admission_private (
   tenant text not null,
   concurrency_key text not null,
   constraint admission_private_pkey PRIMARY KEY (id)
+);
+-- row-level security: enabled and forced
+create table onceward.alert_private (
+  id uuid not null,
+  monitor text not null,
+  tenant text,
+  key text not null,
+  state text not null,
+  severity text not null,
+  worst text not null,
+  value numeric,
+  summary text not null,
+  detail jsonb,
+  seen bigint not null default 1,
+  first_seen_at timestamp with time zone not null,
+  last_seen_at timestamp with time zone not null,
+  opened_at timestamp with time zone,
+  clear_since timestamp with time zone,
+  told text,
+  reminders integer not null default 0,
+  remind_at timestamp with time zone,
+  acked_at timestamp with time zone,
+  acked_by text,
+  ack_note text,
+  closed_at timestamp with time zone,
+  closed_by text,
+  close_note text,
+  constraint alert_closed_has_time CHECK (((state = 'closed'::text) = (closed_at IS NOT NULL))),
+  constraint alert_open_has_time CHECK (((state = 'pending'::text) OR (opened_at IS NOT NULL))),
+  constraint alert_private_pkey PRIMARY KEY (id),
+  constraint alert_severity_known CHECK ((severity = ANY (ARRAY['info'::text, 'warning'::text, 'critical'::text]))),
+  constraint alert_state_known CHECK ((state = ANY (ARRAY['pending'::text, 'open'::text, 'closed'::text])))
 );
 -- row-level security: enabled and forced
 create table onceward.archive_default (
@@ -56,6 +89,7 @@ create table onceward.archive_default (
   node text,
   after uuid[],
   after_policy text,
+  uses jsonb,
   constraint archive_default_pkey PRIMARY KEY (id),
   constraint archive_state_known CHECK ((state = ANY (ARRAY['done'::text, 'cancelled'::text, 'resolved'::text])))
 ) -- a partition: DEFAULT;
@@ -93,6 +127,7 @@ create table onceward.archive_private (
   node text,
   after uuid[],
   after_policy text,
+  uses jsonb,
   constraint archive_private_pkey PRIMARY KEY (id),
   constraint archive_state_known CHECK ((state = ANY (ARRAY['done'::text, 'cancelled'::text, 'resolved'::text])))
 ) partition by RANGE (id);
@@ -136,6 +171,429 @@ create table onceward.attempt_private (
   constraint attempt_outcome_known CHECK ((outcome = ANY (ARRAY['failed'::text, 'dead_letter'::text, 'snoozed'::text, 'suspended'::text, 'cancelled'::text, 'rescued'::text, 'released'::text]))),
   constraint attempt_private_pkey PRIMARY KEY (job_id, epoch)
 ) partition by RANGE (job_id);
+-- row-level security: enabled and forced
+create table onceward.audit_20261115 (
+  seq bigint not null default nextval('onceward.audit_seq'::regclass),
+  xact xid8 not null default pg_current_xact_id(),
+  at timestamp with time zone not null,
+  kind text not null,
+  source text not null,
+  actor text not null,
+  role text not null,
+  tenant text,
+  job_id uuid,
+  jobs uuid[],
+  entity_type text,
+  entity_id text,
+  before jsonb,
+  after jsonb,
+  message text,
+  meta jsonb,
+  constraint audit_20261115_pkey PRIMARY KEY (seq, at),
+  constraint audit_source_known CHECK ((source = ANY (ARRAY['engine'::text, 'application'::text])))
+) -- a partition: FOR VALUES FROM ('2026-11-15 00:00:00+00') TO ('2026-11-16 00:00:00+00');
+-- row-level security: enabled and forced
+create table onceward.audit_20261116 (
+  seq bigint not null default nextval('onceward.audit_seq'::regclass),
+  xact xid8 not null default pg_current_xact_id(),
+  at timestamp with time zone not null,
+  kind text not null,
+  source text not null,
+  actor text not null,
+  role text not null,
+  tenant text,
+  job_id uuid,
+  jobs uuid[],
+  entity_type text,
+  entity_id text,
+  before jsonb,
+  after jsonb,
+  message text,
+  meta jsonb,
+  constraint audit_20261116_pkey PRIMARY KEY (seq, at),
+  constraint audit_source_known CHECK ((source = ANY (ARRAY['engine'::text, 'application'::text])))
+) -- a partition: FOR VALUES FROM ('2026-11-16 00:00:00+00') TO ('2026-11-17 00:00:00+00');
+-- row-level security: enabled and forced
+create table onceward.audit_20261117 (
+  seq bigint not null default nextval('onceward.audit_seq'::regclass),
+  xact xid8 not null default pg_current_xact_id(),
+  at timestamp with time zone not null,
+  kind text not null,
+  source text not null,
+  actor text not null,
+  role text not null,
+  tenant text,
+  job_id uuid,
+  jobs uuid[],
+  entity_type text,
+  entity_id text,
+  before jsonb,
+  after jsonb,
+  message text,
+  meta jsonb,
+  constraint audit_20261117_pkey PRIMARY KEY (seq, at),
+  constraint audit_source_known CHECK ((source = ANY (ARRAY['engine'::text, 'application'::text])))
+) -- a partition: FOR VALUES FROM ('2026-11-17 00:00:00+00') TO ('2026-11-18 00:00:00+00');
+-- row-level security: enabled and forced
+create table onceward.audit_20261118 (
+  seq bigint not null default nextval('onceward.audit_seq'::regclass),
+  xact xid8 not null default pg_current_xact_id(),
+  at timestamp with time zone not null,
+  kind text not null,
+  source text not null,
+  actor text not null,
+  role text not null,
+  tenant text,
+  job_id uuid,
+  jobs uuid[],
+  entity_type text,
+  entity_id text,
+  before jsonb,
+  after jsonb,
+  message text,
+  meta jsonb,
+  constraint audit_20261118_pkey PRIMARY KEY (seq, at),
+  constraint audit_source_known CHECK ((source = ANY (ARRAY['engine'::text, 'application'::text])))
+) -- a partition: FOR VALUES FROM ('2026-11-18 00:00:00+00') TO ('2026-11-19 00:00:00+00');
+-- row-level security: enabled and forced
+create table onceward.audit_20261119 (
+  seq bigint not null default nextval('onceward.audit_seq'::regclass),
+  xact xid8 not null default pg_current_xact_id(),
+  at timestamp with time zone not null,
+  kind text not null,
+  source text not null,
+  actor text not null,
+  role text not null,
+  tenant text,
+  job_id uuid,
+  jobs uuid[],
+  entity_type text,
+  entity_id text,
+  before jsonb,
+  after jsonb,
+  message text,
+  meta jsonb,
+  constraint audit_20261119_pkey PRIMARY KEY (seq, at),
+  constraint audit_source_known CHECK ((source = ANY (ARRAY['engine'::text, 'application'::text])))
+) -- a partition: FOR VALUES FROM ('2026-11-19 00:00:00+00') TO ('2026-11-20 00:00:00+00');
+-- row-level security: enabled and forced
+create table onceward.audit_20261120 (
+  seq bigint not null default nextval('onceward.audit_seq'::regclass),
+  xact xid8 not null default pg_current_xact_id(),
+  at timestamp with time zone not null,
+  kind text not null,
+  source text not null,
+  actor text not null,
+  role text not null,
+  tenant text,
+  job_id uuid,
+  jobs uuid[],
+  entity_type text,
+  entity_id text,
+  before jsonb,
+  after jsonb,
+  message text,
+  meta jsonb,
+  constraint audit_20261120_pkey PRIMARY KEY (seq, at),
+  constraint audit_source_known CHECK ((source = ANY (ARRAY['engine'::text, 'application'::text])))
+) -- a partition: FOR VALUES FROM ('2026-11-20 00:00:00+00') TO ('2026-11-21 00:00:00+00');
+-- row-level security: enabled and forced
+create table onceward.audit_20261121 (
+  seq bigint not null default nextval('onceward.audit_seq'::regclass),
+  xact xid8 not null default pg_current_xact_id(),
+  at timestamp with time zone not null,
+  kind text not null,
+  source text not null,
+  actor text not null,
+  role text not null,
+  tenant text,
+  job_id uuid,
+  jobs uuid[],
+  entity_type text,
+  entity_id text,
+  before jsonb,
+  after jsonb,
+  message text,
+  meta jsonb,
+  constraint audit_20261121_pkey PRIMARY KEY (seq, at),
+  constraint audit_source_known CHECK ((source = ANY (ARRAY['engine'::text, 'application'::text])))
+) -- a partition: FOR VALUES FROM ('2026-11-21 00:00:00+00') TO ('2026-11-22 00:00:00+00');
+-- row-level security: enabled and forced
+create table onceward.audit_20261122 (
+  seq bigint not null default nextval('onceward.audit_seq'::regclass),
+  xact xid8 not null default pg_current_xact_id(),
+  at timestamp with time zone not null,
+  kind text not null,
+  source text not null,
+  actor text not null,
+  role text not null,
+  tenant text,
+  job_id uuid,
+  jobs uuid[],
+  entity_type text,
+  entity_id text,
+  before jsonb,
+  after jsonb,
+  message text,
+  meta jsonb,
+  constraint audit_20261122_pkey PRIMARY KEY (seq, at),
+  constraint audit_source_known CHECK ((source = ANY (ARRAY['engine'::text, 'application'::text])))
+) -- a partition: FOR VALUES FROM ('2026-11-22 00:00:00+00') TO ('2026-11-23 00:00:00+00');
+-- row-level security: enabled and forced
+create table onceward.audit_20261123 (
+  seq bigint not null default nextval('onceward.audit_seq'::regclass),
+  xact xid8 not null default pg_current_xact_id(),
+  at timestamp with time zone not null,
+  kind text not null,
+  source text not null,
+  actor text not null,
+  role text not null,
+  tenant text,
+  job_id uuid,
+  jobs uuid[],
+  entity_type text,
+  entity_id text,
+  before jsonb,
+  after jsonb,
+  message text,
+  meta jsonb,
+  constraint audit_20261123_pkey PRIMARY KEY (seq, at),
+  constraint audit_source_known CHECK ((source = ANY (ARRAY['engine'::text, 'application'::text])))
+) -- a partition: FOR VALUES FROM ('2026-11-23 00:00:00+00') TO ('2026-11-24 00:00:00+00');
+-- row-level security: enabled and forced
+create table onceward.audit_20261124 (
+  seq bigint not null default nextval('onceward.audit_seq'::regclass),
+  xact xid8 not null default pg_current_xact_id(),
+  at timestamp with time zone not null,
+  kind text not null,
+  source text not null,
+  actor text not null,
+  role text not null,
+  tenant text,
+  job_id uuid,
+  jobs uuid[],
+  entity_type text,
+  entity_id text,
+  before jsonb,
+  after jsonb,
+  message text,
+  meta jsonb,
+  constraint audit_20261124_pkey PRIMARY KEY (seq, at),
+  constraint audit_source_known CHECK ((source = ANY (ARRAY['engine'::text, 'application'::text])))
+) -- a partition: FOR VALUES FROM ('2026-11-24 00:00:00+00') TO ('2026-11-25 00:00:00+00');
+-- row-level security: enabled and forced
+create table onceward.audit_20261125 (
+  seq bigint not null default nextval('onceward.audit_seq'::regclass),
+  xact xid8 not null default pg_current_xact_id(),
+  at timestamp with time zone not null,
+  kind text not null,
+  source text not null,
+  actor text not null,
+  role text not null,
+  tenant text,
+  job_id uuid,
+  jobs uuid[],
+  entity_type text,
+  entity_id text,
+  before jsonb,
+  after jsonb,
+  message text,
+  meta jsonb,
+  constraint audit_20261125_pkey PRIMARY KEY (seq, at),
+  constraint audit_source_known CHECK ((source = ANY (ARRAY['engine'::text, 'application'::text])))
+) -- a partition: FOR VALUES FROM ('2026-11-25 00:00:00+00') TO ('2026-11-26 00:00:00+00');
+-- row-level security: enabled and forced
+create table onceward.audit_20261126 (
+  seq bigint not null default nextval('onceward.audit_seq'::regclass),
+  xact xid8 not null default pg_current_xact_id(),
+  at timestamp with time zone not null,
+  kind text not null,
+  source text not null,
+  actor text not null,
+  role text not null,
+  tenant text,
+  job_id uuid,
+  jobs uuid[],
+  entity_type text,
+  entity_id text,
+  before jsonb,
+  after jsonb,
+  message text,
+  meta jsonb,
+  constraint audit_20261126_pkey PRIMARY KEY (seq, at),
+  constraint audit_source_known CHECK ((source = ANY (ARRAY['engine'::text, 'application'::text])))
+) -- a partition: FOR VALUES FROM ('2026-11-26 00:00:00+00') TO ('2026-11-27 00:00:00+00');
+-- row-level security: enabled and forced
+create table onceward.audit_20261127 (
+  seq bigint not null default nextval('onceward.audit_seq'::regclass),
+  xact xid8 not null default pg_current_xact_id(),
+  at timestamp with time zone not null,
+  kind text not null,
+  source text not null,
+  actor text not null,
+  role text not null,
+  tenant text,
+  job_id uuid,
+  jobs uuid[],
+  entity_type text,
+  entity_id text,
+  before jsonb,
+  after jsonb,
+  message text,
+  meta jsonb,
+  constraint audit_20261127_pkey PRIMARY KEY (seq, at),
+  constraint audit_source_known CHECK ((source = ANY (ARRAY['engine'::text, 'application'::text])))
+) -- a partition: FOR VALUES FROM ('2026-11-27 00:00:00+00') TO ('2026-11-28 00:00:00+00');
+-- row-level security: enabled and forced
+create table onceward.audit_20261128 (
+  seq bigint not null default nextval('onceward.audit_seq'::regclass),
+  xact xid8 not null default pg_current_xact_id(),
+  at timestamp with time zone not null,
+  kind text not null,
+  source text not null,
+  actor text not null,
+  role text not null,
+  tenant text,
+  job_id uuid,
+  jobs uuid[],
+  entity_type text,
+  entity_id text,
+  before jsonb,
+  after jsonb,
+  message text,
+  meta jsonb,
+  constraint audit_20261128_pkey PRIMARY KEY (seq, at),
+  constraint audit_source_known CHECK ((source = ANY (ARRAY['engine'::text, 'application'::text])))
+) -- a partition: FOR VALUES FROM ('2026-11-28 00:00:00+00') TO ('2026-11-29 00:00:00+00');
+-- row-level security: enabled and forced
+create table onceward.audit_20261129 (
+  seq bigint not null default nextval('onceward.audit_seq'::regclass),
+  xact xid8 not null default pg_current_xact_id(),
+  at timestamp with time zone not null,
+  kind text not null,
+  source text not null,
+  actor text not null,
+  role text not null,
+  tenant text,
+  job_id uuid,
+  jobs uuid[],
+  entity_type text,
+  entity_id text,
+  before jsonb,
+  after jsonb,
+  message text,
+  meta jsonb,
+  constraint audit_20261129_pkey PRIMARY KEY (seq, at),
+  constraint audit_source_known CHECK ((source = ANY (ARRAY['engine'::text, 'application'::text])))
+) -- a partition: FOR VALUES FROM ('2026-11-29 00:00:00+00') TO ('2026-11-30 00:00:00+00');
+-- row-level security: enabled and forced
+create table onceward.audit_20261130 (
+  seq bigint not null default nextval('onceward.audit_seq'::regclass),
+  xact xid8 not null default pg_current_xact_id(),
+  at timestamp with time zone not null,
+  kind text not null,
+  source text not null,
+  actor text not null,
+  role text not null,
+  tenant text,
+  job_id uuid,
+  jobs uuid[],
+  entity_type text,
+  entity_id text,
+  before jsonb,
+  after jsonb,
+  message text,
+  meta jsonb,
+  constraint audit_20261130_pkey PRIMARY KEY (seq, at),
+  constraint audit_source_known CHECK ((source = ANY (ARRAY['engine'::text, 'application'::text])))
+) -- a partition: FOR VALUES FROM ('2026-11-30 00:00:00+00') TO ('2026-12-01 00:00:00+00');
+-- row-level security: enabled and forced
+create table onceward.audit_default (
+  seq bigint not null default nextval('onceward.audit_seq'::regclass),
+  xact xid8 not null default pg_current_xact_id(),
+  at timestamp with time zone not null,
+  kind text not null,
+  source text not null,
+  actor text not null,
+  role text not null,
+  tenant text,
+  job_id uuid,
+  jobs uuid[],
+  entity_type text,
+  entity_id text,
+  before jsonb,
+  after jsonb,
+  message text,
+  meta jsonb,
+  constraint audit_default_pkey PRIMARY KEY (seq, at),
+  constraint audit_source_known CHECK ((source = ANY (ARRAY['engine'::text, 'application'::text])))
+) -- a partition: DEFAULT;
+-- row-level security: enabled and forced
+create table onceward.audit_private (
+  seq bigint not null default nextval('onceward.audit_seq'::regclass),
+  xact xid8 not null default pg_current_xact_id(),
+  at timestamp with time zone not null,
+  kind text not null,
+  source text not null,
+  actor text not null,
+  role text not null,
+  tenant text,
+  job_id uuid,
+  jobs uuid[],
+  entity_type text,
+  entity_id text,
+  before jsonb,
+  after jsonb,
+  message text,
+  meta jsonb,
+  constraint audit_private_pkey PRIMARY KEY (seq, at),
+  constraint audit_source_known CHECK ((source = ANY (ARRAY['engine'::text, 'application'::text])))
+) partition by RANGE (at);
+-- row-level security: enabled and forced
+create table onceward.bound_private (
+  lane text not null,
+  tenant text not null,
+  max_depth bigint,
+  max_age interval,
+  max_bytes bigint,
+  over text not null,
+  defer_by interval not null,
+  constraint bound_has_a_bound CHECK ((num_nonnulls(max_depth, max_age, max_bytes) > 0)),
+  constraint bound_over_known CHECK ((over = ANY (ARRAY['signal'::text, 'defer'::text, 'reject'::text]))),
+  constraint bound_private_pkey PRIMARY KEY (lane, tenant)
+);
+-- row-level security: enabled and forced
+create table onceward.bucket_private (
+  limit_name text not null,
+  key text not null,
+  level double precision,
+  weight_level double precision,
+  refilled_at timestamp with time zone not null,
+  paused_until timestamp with time zone,
+  pause_reason text,
+  probe uuid,
+  probe_epoch bigint,
+  probe_until timestamp with time zone,
+  constraint bucket_private_pkey PRIMARY KEY (limit_name, key)
+) with (fillfactor=50);
+-- row-level security: enabled and forced
+create table onceward.channel_private (
+  name text not null,
+  kind text not null,
+  tenant text,
+  severity text not null,
+  created_at timestamp with time zone not null,
+  created_by text not null,
+  constraint channel_kind_known CHECK ((kind = ANY (ARRAY['email'::text, 'slack'::text, 'telegram'::text, 'webhook'::text]))),
+  constraint channel_private_pkey PRIMARY KEY (name),
+  constraint channel_severity_known CHECK ((severity = ANY (ARRAY['info'::text, 'warning'::text, 'critical'::text])))
+);
+-- row-level security: enabled and forced
+create table onceward.channel_target_private (
+  name text not null,
+  target jsonb not null,
+  constraint channel_target_private_pkey PRIMARY KEY (name)
+);
 -- row-level security: enabled and forced
 create table onceward.code_private (
   only_row boolean not null default true,
@@ -205,6 +663,17 @@ create table onceward.event_private (
   constraint event_private_pkey PRIMARY KEY (tenant, name)
 );
 -- row-level security: enabled and forced
+create table onceward.hold_private (
+  limit_name text not null,
+  key text not null,
+  holder uuid not null,
+  epoch bigint,
+  expires_at timestamp with time zone,
+  weight double precision not null default 0,
+  constraint hold_of_a_job_or_with_a_lease CHECK (((epoch IS NULL) = (expires_at IS NOT NULL))),
+  constraint hold_private_pkey PRIMARY KEY (limit_name, key, holder)
+);
+-- row-level security: enabled and forced
 create table onceward.job_private (
   id uuid not null,
   tenant text not null,
@@ -241,6 +710,9 @@ create table onceward.job_private (
   after uuid[],
   after_policy text,
   awaits text,
+  line text not null default ''::text,
+  uses jsonb,
+  settled jsonb,
   constraint job_private_pkey PRIMARY KEY (id),
   constraint job_running_has_lease CHECK (((state = 'running'::text) = (worker_id IS NOT NULL)))
 ) with (autovacuum_analyze_scale_factor=0.1, autovacuum_vacuum_cost_delay=0, autovacuum_vacuum_scale_factor=0.02, autovacuum_vacuum_threshold=5000);
@@ -263,9 +735,51 @@ create table onceward.lane_private (
   max_payload_bytes integer not null default 262144,
   max_result_bytes integer not null default 262144,
   created_at timestamp with time zone not null,
+  fair boolean not null default true,
+  max_wait interval default '00:05:00'::interval,
+  bounded boolean not null default false,
+  audit text not null default 'ends'::text,
+  constraint lane_audit_known CHECK ((audit = ANY (ARRAY['ends'::text, 'all'::text]))),
   constraint lane_caps_positive CHECK (((max_payload_bytes > 0) AND (max_result_bytes > 0))),
   constraint lane_name_form CHECK ((name ~ '^[A-Za-z0-9_.:-]{1,100}$'::text)),
   constraint lane_private_pkey PRIMARY KEY (name)
+);
+-- row-level security: enabled and forced
+create table onceward.legal_hold_private (
+  tenant text not null,
+  held_at timestamp with time zone not null,
+  held_by text not null,
+  reason text not null,
+  released_at timestamp with time zone,
+  released_by text,
+  release_reason text,
+  constraint legal_hold_private_pkey PRIMARY KEY (tenant, held_at)
+);
+-- row-level security: enabled and forced
+create table onceward.limit_private (
+  name text not null,
+  requests integer,
+  period interval,
+  burst double precision,
+  rate double precision,
+  weight bigint,
+  weight_period interval,
+  weight_burst double precision,
+  weight_rate double precision,
+  slots integer,
+  allowance interval not null,
+  per_key boolean not null,
+  threshold double precision not null,
+  over text not null,
+  source text not null,
+  changed_at timestamp with time zone not null,
+  changed_by text not null,
+  constraint limit_has_a_bound CHECK ((num_nonnulls(requests, weight, slots) > 0)),
+  constraint limit_over_known CHECK ((over = ANY (ARRAY['accept'::text, 'defer'::text]))),
+  constraint limit_private_pkey PRIMARY KEY (name),
+  constraint limit_requests_per_time CHECK ((num_nulls(requests, period, burst, rate) = ANY (ARRAY[0, 4]))),
+  constraint limit_source_known CHECK ((source = ANY (ARRAY['seed'::text, 'code'::text, 'person'::text]))),
+  constraint limit_weight_per_time CHECK ((num_nulls(weight, weight_period, weight_burst, weight_rate) = ANY (ARRAY[0, 4])))
 );
 -- row-level security: enabled and forced
 create table onceward.link_private (
@@ -284,6 +798,54 @@ create table onceward.migration_private (
   name text not null,
   applied_at timestamp with time zone not null default statement_timestamp(),
   constraint migration_private_pkey PRIMARY KEY (version)
+);
+-- row-level security: enabled and forced
+create table onceward.monitor_private (
+  name text not null,
+  kind text not null,
+  function text,
+  source text not null,
+  app text,
+  description text not null,
+  enabled boolean not null default true,
+  every interval not null,
+  severity text not null,
+  hold_for interval not null,
+  clear_after interval not null,
+  remind_every interval,
+  timeout interval not null,
+  errors_allowed integer not null,
+  channels text[],
+  next_at timestamp with time zone not null,
+  last_run_at timestamp with time zone,
+  last_status text,
+  last_error text,
+  errors integer not null default 0,
+  created_at timestamp with time zone not null,
+  set_at timestamp with time zone,
+  set_by text,
+  constraint monitor_kind_known CHECK ((kind = ANY (ARRAY['sql'::text, 'python'::text]))),
+  constraint monitor_private_pkey PRIMARY KEY (name),
+  constraint monitor_severity_known CHECK ((severity = ANY (ARRAY['info'::text, 'warning'::text, 'critical'::text]))),
+  constraint monitor_source_known CHECK ((source = ANY (ARRAY['built in'::text, 'code'::text, 'person'::text]))),
+  constraint monitor_sql_has_function CHECK (((kind = 'sql'::text) = (function IS NOT NULL))),
+  constraint monitor_status_known CHECK ((last_status = ANY (ARRAY['ok'::text, 'firing'::text, 'error'::text])))
+) with (fillfactor=50);
+-- row-level security: enabled and forced
+create table onceward.monitor_run_private (
+  id uuid not null,
+  monitor text not null,
+  started_at timestamp with time zone not null,
+  deadline timestamp with time zone not null,
+  ended_at timestamp with time zone,
+  status text not null,
+  took interval,
+  findings integer not null default 0,
+  result jsonb,
+  error text,
+  constraint monitor_run_ended_has_time CHECK (((status = 'running'::text) = (ended_at IS NULL))),
+  constraint monitor_run_private_pkey PRIMARY KEY (id),
+  constraint monitor_run_status_known CHECK ((status = ANY (ARRAY['running'::text, 'ok'::text, 'firing'::text, 'error'::text])))
 );
 -- row-level security: enabled and forced
 create table onceward.operator_private (
@@ -309,6 +871,19 @@ create table onceward.payload_edit_private (
   constraint payload_edit_private_pkey PRIMARY KEY (job_id, edited_at)
 );
 -- row-level security: enabled and forced
+create table onceward.pressure_private (
+  kind text not null,
+  name text not null,
+  part text not null,
+  depth bigint not null,
+  oldest_at timestamp with time zone,
+  bytes bigint,
+  reason text,
+  measured_at timestamp with time zone not null,
+  constraint pressure_kind_known CHECK ((kind = ANY (ARRAY['lane'::text, 'limit'::text]))),
+  constraint pressure_private_pkey PRIMARY KEY (kind, name, part)
+) with (fillfactor=50);
+-- row-level security: enabled and forced
 create table onceward.recheck_private (
   id bigint not null generated always as identity,
   kind text not null,
@@ -317,6 +892,33 @@ create table onceward.recheck_private (
   event text,
   constraint recheck_kind_known CHECK ((kind = ANY (ARRAY['job'::text, 'ended'::text, 'again'::text, 'event'::text]))),
   constraint recheck_private_pkey PRIMARY KEY (id)
+);
+-- row-level security: enabled and forced
+create table onceward.removal_private (
+  id uuid not null,
+  kind text not null,
+  removed_at timestamp with time zone not null,
+  row_count bigint not null,
+  partitions text[] not null,
+  before timestamp with time zone not null,
+  constraint removal_private_pkey PRIMARY KEY (id)
+);
+-- row-level security: enabled and forced
+create table onceward.retention_private (
+  kind text not null,
+  description text not null,
+  keep interval,
+  default_keep interval,
+  least_keep interval not null,
+  next_at timestamp with time zone not null,
+  last_run_at timestamp with time zone,
+  last_removed bigint,
+  last_note text,
+  kept jsonb not null default '{}'::jsonb,
+  set_at timestamp with time zone,
+  set_by text,
+  constraint retention_keep_is_enough CHECK ((keep >= least_keep)),
+  constraint retention_private_pkey PRIMARY KEY (kind)
 );
 -- row-level security: enabled and forced
 create table onceward.run_private (
@@ -376,12 +978,177 @@ create table onceward.schedule_private (
   last_ticked_at timestamp with time zone,
   last_outcome text,
   last_job_id uuid,
+  uses jsonb,
   constraint schedule_missed_known CHECK ((missed = ANY (ARRAY['none'::text, 'latest'::text, 'all'::text]))),
   constraint schedule_name_is_unique UNIQUE (tenant, name),
   constraint schedule_overlap_known CHECK ((overlap = ANY (ARRAY['skip'::text, 'queue'::text, 'allow'::text]))),
   constraint schedule_private_pkey PRIMARY KEY (id),
   constraint schedule_source_known CHECK ((source = ANY (ARRAY['code'::text, 'person'::text])))
 ) with (fillfactor=50);
+-- row-level security: enabled and forced
+create table onceward.seal_leaf_20261115 (
+  number bigint not null,
+  day date not null,
+  seqs bigint[] not null,
+  leaves bytea not null,
+  constraint seal_leaf_20261115_pkey PRIMARY KEY (number, day)
+) -- a partition: FOR VALUES FROM ('2026-11-15') TO ('2026-11-16');
+-- row-level security: enabled and forced
+create table onceward.seal_leaf_20261116 (
+  number bigint not null,
+  day date not null,
+  seqs bigint[] not null,
+  leaves bytea not null,
+  constraint seal_leaf_20261116_pkey PRIMARY KEY (number, day)
+) -- a partition: FOR VALUES FROM ('2026-11-16') TO ('2026-11-17');
+-- row-level security: enabled and forced
+create table onceward.seal_leaf_20261117 (
+  number bigint not null,
+  day date not null,
+  seqs bigint[] not null,
+  leaves bytea not null,
+  constraint seal_leaf_20261117_pkey PRIMARY KEY (number, day)
+) -- a partition: FOR VALUES FROM ('2026-11-17') TO ('2026-11-18');
+-- row-level security: enabled and forced
+create table onceward.seal_leaf_20261118 (
+  number bigint not null,
+  day date not null,
+  seqs bigint[] not null,
+  leaves bytea not null,
+  constraint seal_leaf_20261118_pkey PRIMARY KEY (number, day)
+) -- a partition: FOR VALUES FROM ('2026-11-18') TO ('2026-11-19');
+-- row-level security: enabled and forced
+create table onceward.seal_leaf_20261119 (
+  number bigint not null,
+  day date not null,
+  seqs bigint[] not null,
+  leaves bytea not null,
+  constraint seal_leaf_20261119_pkey PRIMARY KEY (number, day)
+) -- a partition: FOR VALUES FROM ('2026-11-19') TO ('2026-11-20');
+-- row-level security: enabled and forced
+create table onceward.seal_leaf_20261120 (
+  number bigint not null,
+  day date not null,
+  seqs bigint[] not null,
+  leaves bytea not null,
+  constraint seal_leaf_20261120_pkey PRIMARY KEY (number, day)
+) -- a partition: FOR VALUES FROM ('2026-11-20') TO ('2026-11-21');
+-- row-level security: enabled and forced
+create table onceward.seal_leaf_20261121 (
+  number bigint not null,
+  day date not null,
+  seqs bigint[] not null,
+  leaves bytea not null,
+  constraint seal_leaf_20261121_pkey PRIMARY KEY (number, day)
+) -- a partition: FOR VALUES FROM ('2026-11-21') TO ('2026-11-22');
+-- row-level security: enabled and forced
+create table onceward.seal_leaf_20261122 (
+  number bigint not null,
+  day date not null,
+  seqs bigint[] not null,
+  leaves bytea not null,
+  constraint seal_leaf_20261122_pkey PRIMARY KEY (number, day)
+) -- a partition: FOR VALUES FROM ('2026-11-22') TO ('2026-11-23');
+-- row-level security: enabled and forced
+create table onceward.seal_leaf_20261123 (
+  number bigint not null,
+  day date not null,
+  seqs bigint[] not null,
+  leaves bytea not null,
+  constraint seal_leaf_20261123_pkey PRIMARY KEY (number, day)
+) -- a partition: FOR VALUES FROM ('2026-11-23') TO ('2026-11-24');
+-- row-level security: enabled and forced
+create table onceward.seal_leaf_20261124 (
+  number bigint not null,
+  day date not null,
+  seqs bigint[] not null,
+  leaves bytea not null,
+  constraint seal_leaf_20261124_pkey PRIMARY KEY (number, day)
+) -- a partition: FOR VALUES FROM ('2026-11-24') TO ('2026-11-25');
+-- row-level security: enabled and forced
+create table onceward.seal_leaf_20261125 (
+  number bigint not null,
+  day date not null,
+  seqs bigint[] not null,
+  leaves bytea not null,
+  constraint seal_leaf_20261125_pkey PRIMARY KEY (number, day)
+) -- a partition: FOR VALUES FROM ('2026-11-25') TO ('2026-11-26');
+-- row-level security: enabled and forced
+create table onceward.seal_leaf_20261126 (
+  number bigint not null,
+  day date not null,
+  seqs bigint[] not null,
+  leaves bytea not null,
+  constraint seal_leaf_20261126_pkey PRIMARY KEY (number, day)
+) -- a partition: FOR VALUES FROM ('2026-11-26') TO ('2026-11-27');
+-- row-level security: enabled and forced
+create table onceward.seal_leaf_20261127 (
+  number bigint not null,
+  day date not null,
+  seqs bigint[] not null,
+  leaves bytea not null,
+  constraint seal_leaf_20261127_pkey PRIMARY KEY (number, day)
+) -- a partition: FOR VALUES FROM ('2026-11-27') TO ('2026-11-28');
+-- row-level security: enabled and forced
+create table onceward.seal_leaf_20261128 (
+  number bigint not null,
+  day date not null,
+  seqs bigint[] not null,
+  leaves bytea not null,
+  constraint seal_leaf_20261128_pkey PRIMARY KEY (number, day)
+) -- a partition: FOR VALUES FROM ('2026-11-28') TO ('2026-11-29');
+-- row-level security: enabled and forced
+create table onceward.seal_leaf_20261129 (
+  number bigint not null,
+  day date not null,
+  seqs bigint[] not null,
+  leaves bytea not null,
+  constraint seal_leaf_20261129_pkey PRIMARY KEY (number, day)
+) -- a partition: FOR VALUES FROM ('2026-11-29') TO ('2026-11-30');
+-- row-level security: enabled and forced
+create table onceward.seal_leaf_20261130 (
+  number bigint not null,
+  day date not null,
+  seqs bigint[] not null,
+  leaves bytea not null,
+  constraint seal_leaf_20261130_pkey PRIMARY KEY (number, day)
+) -- a partition: FOR VALUES FROM ('2026-11-30') TO ('2026-12-01');
+-- row-level security: enabled and forced
+create table onceward.seal_leaf_default (
+  number bigint not null,
+  day date not null,
+  seqs bigint[] not null,
+  leaves bytea not null,
+  constraint seal_leaf_default_pkey PRIMARY KEY (number, day)
+) -- a partition: DEFAULT;
+-- row-level security: enabled and forced
+create table onceward.seal_leaf_private (
+  number bigint not null,
+  day date not null,
+  seqs bigint[] not null,
+  leaves bytea not null,
+  constraint seal_leaf_private_pkey PRIMARY KEY (number, day)
+) partition by RANGE (day);
+-- row-level security: enabled and forced
+create table onceward.seal_private (
+  number bigint not null,
+  day date,
+  above_seq bigint not null,
+  after_xact xid8 not null,
+  after_seq bigint not null,
+  upto_xact xid8 not null,
+  upto_seq bigint not null,
+  top_seq bigint not null,
+  entries bigint not null,
+  total bigint not null,
+  root bytea not null,
+  previous bytea not null,
+  head bytea not null,
+  peaks bytea[] not null,
+  at timestamp with time zone not null,
+  constraint seal_hashes_whole CHECK (((length(root) = 32) AND (length(previous) = 32) AND (length(head) = 32))),
+  constraint seal_private_pkey PRIMARY KEY (number)
+);
 -- row-level security: enabled and forced
 create table onceward.session_private (
   hash bytea not null,
@@ -392,6 +1159,27 @@ create table onceward.session_private (
   constraint session_hash_size CHECK ((octet_length(hash) = 32)),
   constraint session_private_pkey PRIMARY KEY (hash)
 ) with (fillfactor=80);
+-- row-level security: enabled and forced
+create table onceward.share_private (
+  lane text not null,
+  tenant text not null,
+  share integer not null,
+  constraint share_private_pkey PRIMARY KEY (lane, tenant),
+  constraint share_range CHECK (((share >= 1) AND (share <= 1000)))
+);
+-- row-level security: enabled and forced
+create table onceward.silence_private (
+  id uuid not null,
+  alert_id uuid,
+  monitor text,
+  tenant text,
+  key text,
+  until timestamp with time zone not null,
+  reason text not null,
+  created_at timestamp with time zone not null,
+  created_by text not null,
+  constraint silence_private_pkey PRIMARY KEY (id)
+);
 -- row-level security: enabled and forced
 create table onceward.step_default (
   job_id uuid not null,
@@ -445,6 +1233,17 @@ create table onceward.task_private (
   constraint task_private_pkey PRIMARY KEY (name)
 );
 -- row-level security: enabled and forced
+create table onceward.threshold_private (
+  monitor text not null,
+  name text not null,
+  unit text not null,
+  value numeric,
+  default_value numeric,
+  description text not null,
+  constraint threshold_private_pkey PRIMARY KEY (monitor, name),
+  constraint threshold_unit_known CHECK ((unit = ANY (ARRAY['seconds'::text, 'count'::text, 'share'::text, 'bytes'::text])))
+);
+-- row-level security: enabled and forced
 create table onceward.tick_private (
   schedule_id uuid not null,
   slot text not null,
@@ -495,6 +1294,7 @@ create table onceward.worker_private (
   asleep_until timestamp with time zone,
   retired_at timestamp with time zone,
   retired_why text,
+  turns jsonb,
   constraint worker_lease_range CHECK (((lease >= '00:00:01'::interval) AND (lease <= '1 day'::interval))),
   constraint worker_private_pkey PRIMARY KEY (id)
 ) with (fillfactor=50);
@@ -502,40 +1302,159 @@ create table onceward.worker_private (
 
 -- indexes
 
+CREATE INDEX alert_closed_idx ON onceward.alert_private USING btree (closed_at) WHERE (closed_at IS NOT NULL);
+CREATE UNIQUE INDEX alert_open_idx ON onceward.alert_private USING btree (monitor, COALESCE(tenant, ''::text), key) WHERE (closed_at IS NULL);
 CREATE INDEX archive_default_workflow_id_idx ON onceward.archive_default USING btree (workflow_id) WHERE (workflow_id IS NOT NULL);
 CREATE INDEX archive_workflow_idx ON ONLY onceward.archive_private USING btree (workflow_id) WHERE (workflow_id IS NOT NULL);
+CREATE INDEX attempt_default_ended_at_idx ON onceward.attempt_default USING btree (ended_at) WHERE (error_type = 'LeaseExpired'::text);
+CREATE INDEX attempt_rescued_idx ON ONLY onceward.attempt_private USING btree (ended_at) WHERE (error_type = 'LeaseExpired'::text);
+CREATE INDEX audit_20261115_at_idx ON onceward.audit_20261115 USING btree (at);
+CREATE INDEX audit_20261115_entity_type_entity_id_idx ON onceward.audit_20261115 USING btree (entity_type, entity_id) WHERE (entity_type IS NOT NULL);
+CREATE INDEX audit_20261115_job_id_idx ON onceward.audit_20261115 USING btree (job_id) WHERE (job_id IS NOT NULL);
+CREATE INDEX audit_20261115_kind_seq_idx ON onceward.audit_20261115 USING btree (kind, seq) WHERE (kind = ANY (ARRAY['audit.checkpoint'::text, 'audit.dropped'::text]));
+CREATE INDEX audit_20261115_xact_seq_idx ON onceward.audit_20261115 USING btree (xact, seq);
+CREATE INDEX audit_20261116_at_idx ON onceward.audit_20261116 USING btree (at);
+CREATE INDEX audit_20261116_entity_type_entity_id_idx ON onceward.audit_20261116 USING btree (entity_type, entity_id) WHERE (entity_type IS NOT NULL);
+CREATE INDEX audit_20261116_job_id_idx ON onceward.audit_20261116 USING btree (job_id) WHERE (job_id IS NOT NULL);
+CREATE INDEX audit_20261116_kind_seq_idx ON onceward.audit_20261116 USING btree (kind, seq) WHERE (kind = ANY (ARRAY['audit.checkpoint'::text, 'audit.dropped'::text]));
+CREATE INDEX audit_20261116_xact_seq_idx ON onceward.audit_20261116 USING btree (xact, seq);
+CREATE INDEX audit_20261117_at_idx ON onceward.audit_20261117 USING btree (at);
+CREATE INDEX audit_20261117_entity_type_entity_id_idx ON onceward.audit_20261117 USING btree (entity_type, entity_id) WHERE (entity_type IS NOT NULL);
+CREATE INDEX audit_20261117_job_id_idx ON onceward.audit_20261117 USING btree (job_id) WHERE (job_id IS NOT NULL);
+CREATE INDEX audit_20261117_kind_seq_idx ON onceward.audit_20261117 USING btree (kind, seq) WHERE (kind = ANY (ARRAY['audit.checkpoint'::text, 'audit.dropped'::text]));
+CREATE INDEX audit_20261117_xact_seq_idx ON onceward.audit_20261117 USING btree (xact, seq);
+CREATE INDEX audit_20261118_at_idx ON onceward.audit_20261118 USING btree (at);
+CREATE INDEX audit_20261118_entity_type_entity_id_idx ON onceward.audit_20261118 USING btree (entity_type, entity_id) WHERE (entity_type IS NOT NULL);
+CREATE INDEX audit_20261118_job_id_idx ON onceward.audit_20261118 USING btree (job_id) WHERE (job_id IS NOT NULL);
+CREATE INDEX audit_20261118_kind_seq_idx ON onceward.audit_20261118 USING btree (kind, seq) WHERE (kind = ANY (ARRAY['audit.checkpoint'::text, 'audit.dropped'::text]));
+CREATE INDEX audit_20261118_xact_seq_idx ON onceward.audit_20261118 USING btree (xact, seq);
+CREATE INDEX audit_20261119_at_idx ON onceward.audit_20261119 USING btree (at);
+CREATE INDEX audit_20261119_entity_type_entity_id_idx ON onceward.audit_20261119 USING btree (entity_type, entity_id) WHERE (entity_type IS NOT NULL);
+CREATE INDEX audit_20261119_job_id_idx ON onceward.audit_20261119 USING btree (job_id) WHERE (job_id IS NOT NULL);
+CREATE INDEX audit_20261119_kind_seq_idx ON onceward.audit_20261119 USING btree (kind, seq) WHERE (kind = ANY (ARRAY['audit.checkpoint'::text, 'audit.dropped'::text]));
+CREATE INDEX audit_20261119_xact_seq_idx ON onceward.audit_20261119 USING btree (xact, seq);
+CREATE INDEX audit_20261120_at_idx ON onceward.audit_20261120 USING btree (at);
+CREATE INDEX audit_20261120_entity_type_entity_id_idx ON onceward.audit_20261120 USING btree (entity_type, entity_id) WHERE (entity_type IS NOT NULL);
+CREATE INDEX audit_20261120_job_id_idx ON onceward.audit_20261120 USING btree (job_id) WHERE (job_id IS NOT NULL);
+CREATE INDEX audit_20261120_kind_seq_idx ON onceward.audit_20261120 USING btree (kind, seq) WHERE (kind = ANY (ARRAY['audit.checkpoint'::text, 'audit.dropped'::text]));
+CREATE INDEX audit_20261120_xact_seq_idx ON onceward.audit_20261120 USING btree (xact, seq);
+CREATE INDEX audit_20261121_at_idx ON onceward.audit_20261121 USING btree (at);
+CREATE INDEX audit_20261121_entity_type_entity_id_idx ON onceward.audit_20261121 USING btree (entity_type, entity_id) WHERE (entity_type IS NOT NULL);
+CREATE INDEX audit_20261121_job_id_idx ON onceward.audit_20261121 USING btree (job_id) WHERE (job_id IS NOT NULL);
+CREATE INDEX audit_20261121_kind_seq_idx ON onceward.audit_20261121 USING btree (kind, seq) WHERE (kind = ANY (ARRAY['audit.checkpoint'::text, 'audit.dropped'::text]));
+CREATE INDEX audit_20261121_xact_seq_idx ON onceward.audit_20261121 USING btree (xact, seq);
+CREATE INDEX audit_20261122_at_idx ON onceward.audit_20261122 USING btree (at);
+CREATE INDEX audit_20261122_entity_type_entity_id_idx ON onceward.audit_20261122 USING btree (entity_type, entity_id) WHERE (entity_type IS NOT NULL);
+CREATE INDEX audit_20261122_job_id_idx ON onceward.audit_20261122 USING btree (job_id) WHERE (job_id IS NOT NULL);
+CREATE INDEX audit_20261122_kind_seq_idx ON onceward.audit_20261122 USING btree (kind, seq) WHERE (kind = ANY (ARRAY['audit.checkpoint'::text, 'audit.dropped'::text]));
+CREATE INDEX audit_20261122_xact_seq_idx ON onceward.audit_20261122 USING btree (xact, seq);
+CREATE INDEX audit_20261123_at_idx ON onceward.audit_20261123 USING btree (at);
+CREATE INDEX audit_20261123_entity_type_entity_id_idx ON onceward.audit_20261123 USING btree (entity_type, entity_id) WHERE (entity_type IS NOT NULL);
+CREATE INDEX audit_20261123_job_id_idx ON onceward.audit_20261123 USING btree (job_id) WHERE (job_id IS NOT NULL);
+CREATE INDEX audit_20261123_kind_seq_idx ON onceward.audit_20261123 USING btree (kind, seq) WHERE (kind = ANY (ARRAY['audit.checkpoint'::text, 'audit.dropped'::text]));
+CREATE INDEX audit_20261123_xact_seq_idx ON onceward.audit_20261123 USING btree (xact, seq);
+CREATE INDEX audit_20261124_at_idx ON onceward.audit_20261124 USING btree (at);
+CREATE INDEX audit_20261124_entity_type_entity_id_idx ON onceward.audit_20261124 USING btree (entity_type, entity_id) WHERE (entity_type IS NOT NULL);
+CREATE INDEX audit_20261124_job_id_idx ON onceward.audit_20261124 USING btree (job_id) WHERE (job_id IS NOT NULL);
+CREATE INDEX audit_20261124_kind_seq_idx ON onceward.audit_20261124 USING btree (kind, seq) WHERE (kind = ANY (ARRAY['audit.checkpoint'::text, 'audit.dropped'::text]));
+CREATE INDEX audit_20261124_xact_seq_idx ON onceward.audit_20261124 USING btree (xact, seq);
+CREATE INDEX audit_20261125_at_idx ON onceward.audit_20261125 USING btree (at);
+CREATE INDEX audit_20261125_entity_type_entity_id_idx ON onceward.audit_20261125 USING btree (entity_type, entity_id) WHERE (entity_type IS NOT NULL);
+CREATE INDEX audit_20261125_job_id_idx ON onceward.audit_20261125 USING btree (job_id) WHERE (job_id IS NOT NULL);
+CREATE INDEX audit_20261125_kind_seq_idx ON onceward.audit_20261125 USING btree (kind, seq) WHERE (kind = ANY (ARRAY['audit.checkpoint'::text, 'audit.dropped'::text]));
+CREATE INDEX audit_20261125_xact_seq_idx ON onceward.audit_20261125 USING btree (xact, seq);
+CREATE INDEX audit_20261126_at_idx ON onceward.audit_20261126 USING btree (at);
+CREATE INDEX audit_20261126_entity_type_entity_id_idx ON onceward.audit_20261126 USING btree (entity_type, entity_id) WHERE (entity_type IS NOT NULL);
+CREATE INDEX audit_20261126_job_id_idx ON onceward.audit_20261126 USING btree (job_id) WHERE (job_id IS NOT NULL);
+CREATE INDEX audit_20261126_kind_seq_idx ON onceward.audit_20261126 USING btree (kind, seq) WHERE (kind = ANY (ARRAY['audit.checkpoint'::text, 'audit.dropped'::text]));
+CREATE INDEX audit_20261126_xact_seq_idx ON onceward.audit_20261126 USING btree (xact, seq);
+CREATE INDEX audit_20261127_at_idx ON onceward.audit_20261127 USING btree (at);
+CREATE INDEX audit_20261127_entity_type_entity_id_idx ON onceward.audit_20261127 USING btree (entity_type, entity_id) WHERE (entity_type IS NOT NULL);
+CREATE INDEX audit_20261127_job_id_idx ON onceward.audit_20261127 USING btree (job_id) WHERE (job_id IS NOT NULL);
+CREATE INDEX audit_20261127_kind_seq_idx ON onceward.audit_20261127 USING btree (kind, seq) WHERE (kind = ANY (ARRAY['audit.checkpoint'::text, 'audit.dropped'::text]));
+CREATE INDEX audit_20261127_xact_seq_idx ON onceward.audit_20261127 USING btree (xact, seq);
+CREATE INDEX audit_20261128_at_idx ON onceward.audit_20261128 USING btree (at);
+CREATE INDEX audit_20261128_entity_type_entity_id_idx ON onceward.audit_20261128 USING btree (entity_type, entity_id) WHERE (entity_type IS NOT NULL);
+CREATE INDEX audit_20261128_job_id_idx ON onceward.audit_20261128 USING btree (job_id) WHERE (job_id IS NOT NULL);
+CREATE INDEX audit_20261128_kind_seq_idx ON onceward.audit_20261128 USING btree (kind, seq) WHERE (kind = ANY (ARRAY['audit.checkpoint'::text, 'audit.dropped'::text]));
+CREATE INDEX audit_20261128_xact_seq_idx ON onceward.audit_20261128 USING btree (xact, seq);
+CREATE INDEX audit_20261129_at_idx ON onceward.audit_20261129 USING btree (at);
+CREATE INDEX audit_20261129_entity_type_entity_id_idx ON onceward.audit_20261129 USING btree (entity_type, entity_id) WHERE (entity_type IS NOT NULL);
+CREATE INDEX audit_20261129_job_id_idx ON onceward.audit_20261129 USING btree (job_id) WHERE (job_id IS NOT NULL);
+CREATE INDEX audit_20261129_kind_seq_idx ON onceward.audit_20261129 USING btree (kind, seq) WHERE (kind = ANY (ARRAY['audit.checkpoint'::text, 'audit.dropped'::text]));
+CREATE INDEX audit_20261129_xact_seq_idx ON onceward.audit_20261129 USING btree (xact, seq);
+CREATE INDEX audit_20261130_at_idx ON onceward.audit_20261130 USING btree (at);
+CREATE INDEX audit_20261130_entity_type_entity_id_idx ON onceward.audit_20261130 USING btree (entity_type, entity_id) WHERE (entity_type IS NOT NULL);
+CREATE INDEX audit_20261130_job_id_idx ON onceward.audit_20261130 USING btree (job_id) WHERE (job_id IS NOT NULL);
+CREATE INDEX audit_20261130_kind_seq_idx ON onceward.audit_20261130 USING btree (kind, seq) WHERE (kind = ANY (ARRAY['audit.checkpoint'::text, 'audit.dropped'::text]));
+CREATE INDEX audit_20261130_xact_seq_idx ON onceward.audit_20261130 USING btree (xact, seq);
+CREATE INDEX audit_at_idx ON ONLY onceward.audit_private USING btree (at);
+CREATE INDEX audit_default_at_idx ON onceward.audit_default USING btree (at);
+CREATE INDEX audit_default_entity_type_entity_id_idx ON onceward.audit_default USING btree (entity_type, entity_id) WHERE (entity_type IS NOT NULL);
+CREATE INDEX audit_default_job_id_idx ON onceward.audit_default USING btree (job_id) WHERE (job_id IS NOT NULL);
+CREATE INDEX audit_default_kind_seq_idx ON onceward.audit_default USING btree (kind, seq) WHERE (kind = ANY (ARRAY['audit.checkpoint'::text, 'audit.dropped'::text]));
+CREATE INDEX audit_default_xact_seq_idx ON onceward.audit_default USING btree (xact, seq);
+CREATE INDEX audit_entity_idx ON ONLY onceward.audit_private USING btree (entity_type, entity_id) WHERE (entity_type IS NOT NULL);
+CREATE INDEX audit_job_idx ON ONLY onceward.audit_private USING btree (job_id) WHERE (job_id IS NOT NULL);
+CREATE INDEX audit_order_idx ON ONLY onceward.audit_private USING btree (xact, seq);
+CREATE INDEX audit_own_idx ON ONLY onceward.audit_private USING btree (kind, seq) WHERE (kind = ANY (ARRAY['audit.checkpoint'::text, 'audit.dropped'::text]));
+CREATE INDEX delivery_ended_idx ON onceward.delivery_private USING btree (ended_at) WHERE (ended_at IS NOT NULL);
+CREATE INDEX delivery_open_idx ON onceward.delivery_private USING btree (created_at) WHERE (state = ANY (ARRAY['pending'::text, 'sending'::text]));
 CREATE INDEX delivery_trouble_idx ON onceward.delivery_private USING btree (state, id) WHERE (state = ANY (ARRAY['uncertain'::text, 'abandoned'::text]));
 CREATE INDEX dependency_after_idx ON onceward.dependency_private USING btree (after_id);
 CREATE INDEX dependency_outcome_idx ON onceward.dependency_private USING btree (job_id, outcome);
 CREATE INDEX event_expires_idx ON onceward.event_private USING btree (expires_at);
+CREATE INDEX hold_expires_idx ON onceward.hold_private USING btree (expires_at) WHERE (expires_at IS NOT NULL);
+CREATE INDEX hold_holder_idx ON onceward.hold_private USING btree (holder);
+CREATE UNIQUE INDEX hold_open_idx ON onceward.legal_hold_private USING btree (tenant) WHERE (released_at IS NULL);
 CREATE INDEX job_awaits_idx ON onceward.job_private USING btree (tenant, awaits) WHERE (awaits IS NOT NULL);
 CREATE INDEX job_cancel_idx ON onceward.job_private USING btree (worker_id) WHERE ((state = 'running'::text) AND (cancel_at IS NOT NULL));
 CREATE INDEX job_dead_idx ON onceward.job_private USING btree (dead_at) WHERE (state = 'dead_letter'::text);
 CREATE INDEX job_expires_idx ON onceward.job_private USING btree (expires_at) WHERE ((expires_at IS NOT NULL) AND (state = ANY (ARRAY['scheduled'::text, 'ready'::text, 'blocked'::text])));
 CREATE INDEX job_key_idx ON onceward.job_private USING btree (tenant, concurrency_key, state, priority DESC, id) WHERE ((concurrency_key IS NOT NULL) AND (awaits IS NULL));
-CREATE INDEX job_ready_idx ON onceward.job_private USING btree (lane, priority DESC, ready_seq) WHERE (state = 'ready'::text);
+CREATE INDEX job_ready_idx ON onceward.job_private USING btree (lane, line, priority DESC, ready_seq) WHERE (state = 'ready'::text);
 CREATE INDEX job_running_idx ON onceward.job_private USING btree (worker_id) WHERE (state = 'running'::text);
 CREATE INDEX job_scheduled_idx ON onceward.job_private USING btree (run_at) WHERE (state = 'scheduled'::text);
 CREATE INDEX job_workflow_idx ON onceward.job_private USING btree (workflow_id) WHERE (workflow_id IS NOT NULL);
 CREATE INDEX key_expires_idx ON onceward.key_private USING btree (expires_at) WHERE (expires_at IS NOT NULL);
 CREATE INDEX link_expires_idx ON onceward.link_private USING btree (expires_at);
 CREATE INDEX link_operator_idx ON onceward.link_private USING btree (operator_id);
+CREATE INDEX monitor_next_idx ON onceward.monitor_private USING btree (next_at) WHERE enabled;
+CREATE INDEX monitor_run_old_idx ON onceward.monitor_run_private USING btree (started_at);
+CREATE UNIQUE INDEX monitor_run_open_idx ON onceward.monitor_run_private USING btree (monitor) WHERE (ended_at IS NULL);
+CREATE INDEX monitor_run_recent_idx ON onceward.monitor_run_private USING btree (monitor, started_at DESC);
+CREATE INDEX payload_edit_old_idx ON onceward.payload_edit_private USING btree (edited_at);
+CREATE INDEX removal_old_idx ON onceward.removal_private USING btree (removed_at);
 CREATE INDEX run_old_idx ON onceward.run_private USING btree (since);
 CREATE INDEX schedule_next_idx ON onceward.schedule_private USING btree (next_at) WHERE (paused_at IS NULL);
 CREATE INDEX session_expires_idx ON onceward.session_private USING btree (expires_at);
 CREATE INDEX session_operator_idx ON onceward.session_private USING btree (operator_id);
+CREATE INDEX silence_until_idx ON onceward.silence_private USING btree (until);
 CREATE INDEX tick_old_idx ON onceward.tick_private USING btree (ticked_at);
 CREATE INDEX tick_recent_idx ON onceward.tick_private USING btree (schedule_id, ticked_at DESC);
+CREATE INDEX tick_trouble_idx ON onceward.tick_private USING btree (ticked_at) WHERE (outcome = ANY (ARRAY['missed'::text, 'failed'::text]));
 
 -- row-level security
 
 create policy owner_all on onceward.admission_private for all to onceward_owner using (true) with check (true);
+create policy own_tenant on onceward.alert_private for select to onceward_auditor, onceward_operator, onceward_producer, onceward_worker using (((tenant = ( SELECT onceward.current_tenant() AS current_tenant)) OR ( SELECT onceward.sees_all_tenants() AS sees_all_tenants)));
+create policy owner_all on onceward.alert_private for all to onceward_owner using (true) with check (true);
 create policy owner_all on onceward.archive_default for all to onceward_owner using (true) with check (true);
 create policy own_tenant on onceward.archive_private for select to onceward_auditor, onceward_operator, onceward_producer, onceward_worker using (((tenant = ( SELECT onceward.current_tenant() AS current_tenant)) OR ( SELECT onceward.sees_all_tenants() AS sees_all_tenants)));
 create policy owner_all on onceward.archive_private for all to onceward_owner using (true) with check (true);
 create policy owner_all on onceward.attempt_default for all to onceward_owner using (true) with check (true);
 create policy own_tenant on onceward.attempt_private for select to onceward_auditor, onceward_operator, onceward_producer, onceward_worker using (((tenant = ( SELECT onceward.current_tenant() AS current_tenant)) OR ( SELECT onceward.sees_all_tenants() AS sees_all_tenants)));
 create policy owner_all on onceward.attempt_private for all to onceward_owner using (true) with check (true);
+create policy owner_appends on onceward.audit_default for insert to onceward_owner with check (true);
+create policy owner_reads on onceward.audit_default for select to onceward_owner using (true);
+create policy own_tenant on onceward.audit_private for select to onceward_auditor, onceward_operator, onceward_worker using (((tenant = ( SELECT onceward.current_tenant() AS current_tenant)) OR ( SELECT onceward.sees_all_tenants() AS sees_all_tenants)));
+create policy owner_appends on onceward.audit_private for insert to onceward_owner with check (true);
+create policy owner_reads on onceward.audit_private for select to onceward_owner using (true);
+create policy owner_all on onceward.bound_private for all to onceward_owner using (true) with check (true);
+create policy owner_all on onceward.bucket_private for all to onceward_owner using (true) with check (true);
+create policy own_tenant on onceward.channel_private for select to onceward_auditor, onceward_operator, onceward_producer, onceward_worker using (((tenant = ( SELECT onceward.current_tenant() AS current_tenant)) OR ( SELECT onceward.sees_all_tenants() AS sees_all_tenants)));
+create policy owner_all on onceward.channel_private for all to onceward_owner using (true) with check (true);
+create policy owner_all on onceward.channel_target_private for all to onceward_owner using (true) with check (true);
 create policy everyone_reads on onceward.code_private for select to onceward_auditor, onceward_operator, onceward_producer, onceward_worker using (true);
 create policy owner_all on onceward.code_private for all to onceward_owner using (true) with check (true);
 create policy owner_all on onceward.concurrency_private for all to onceward_owner using (true) with check (true);
@@ -545,28 +1464,56 @@ create policy owner_all on onceward.delivery_private for all to onceward_owner u
 create policy owner_all on onceward.dependency_private for all to onceward_owner using (true) with check (true);
 create policy own_tenant on onceward.event_private for select to onceward_auditor, onceward_operator, onceward_producer, onceward_worker using (((tenant = ( SELECT onceward.current_tenant() AS current_tenant)) OR ( SELECT onceward.sees_all_tenants() AS sees_all_tenants)));
 create policy owner_all on onceward.event_private for all to onceward_owner using (true) with check (true);
+create policy owner_all on onceward.hold_private for all to onceward_owner using (true) with check (true);
 create policy own_tenant on onceward.job_private for select to onceward_auditor, onceward_operator, onceward_producer, onceward_worker using (((tenant = ( SELECT onceward.current_tenant() AS current_tenant)) OR ( SELECT onceward.sees_all_tenants() AS sees_all_tenants)));
 create policy owner_all on onceward.job_private for all to onceward_owner using (true) with check (true);
 create policy owner_all on onceward.key_private for all to onceward_owner using (true) with check (true);
 create policy everyone_reads on onceward.lane_private for select to onceward_auditor, onceward_operator, onceward_producer, onceward_worker using (true);
 create policy owner_all on onceward.lane_private for all to onceward_owner using (true) with check (true);
+create policy own_tenant on onceward.legal_hold_private for select to onceward_auditor, onceward_operator, onceward_producer, onceward_worker using (((tenant = ( SELECT onceward.current_tenant() AS current_tenant)) OR ( SELECT onceward.sees_all_tenants() AS sees_all_tenants)));
+create policy owner_all on onceward.legal_hold_private for all to onceward_owner using (true) with check (true);
+create policy everyone_reads on onceward.limit_private for select to onceward_auditor, onceward_operator, onceward_producer, onceward_worker using (true);
+create policy owner_all on onceward.limit_private for all to onceward_owner using (true) with check (true);
 create policy owner_all on onceward.link_private for all to onceward_owner using (true) with check (true);
 create policy everyone_reads on onceward.migration_private for select to onceward_auditor, onceward_operator, onceward_producer, onceward_worker using (true);
 create policy owner_all on onceward.migration_private for all to onceward_owner using (true) with check (true);
+create policy everyone_reads on onceward.monitor_private for select to onceward_auditor, onceward_operator, onceward_producer, onceward_worker using (true);
+create policy owner_all on onceward.monitor_private for all to onceward_owner using (true) with check (true);
+create policy all_tenants on onceward.monitor_run_private for select to onceward_auditor, onceward_operator, onceward_worker using (( SELECT onceward.sees_all_tenants() AS sees_all_tenants));
+create policy owner_all on onceward.monitor_run_private for all to onceward_owner using (true) with check (true);
 create policy owner_all on onceward.operator_private for all to onceward_owner using (true) with check (true);
 create policy own_tenant on onceward.payload_edit_private for select to onceward_auditor, onceward_operator, onceward_producer, onceward_worker using (((tenant = ( SELECT onceward.current_tenant() AS current_tenant)) OR ( SELECT onceward.sees_all_tenants() AS sees_all_tenants)));
 create policy owner_all on onceward.payload_edit_private for all to onceward_owner using (true) with check (true);
+create policy owner_all on onceward.pressure_private for all to onceward_owner using (true) with check (true);
 create policy owner_all on onceward.recheck_private for all to onceward_owner using (true) with check (true);
+create policy everyone_reads on onceward.removal_private for select to onceward_auditor, onceward_operator, onceward_producer, onceward_worker using (true);
+create policy owner_all on onceward.removal_private for all to onceward_owner using (true) with check (true);
+create policy everyone_reads on onceward.retention_private for select to onceward_auditor, onceward_operator, onceward_producer, onceward_worker using (true);
+create policy owner_all on onceward.retention_private for all to onceward_owner using (true) with check (true);
 create policy own_tenant on onceward.run_private for select to onceward_auditor, onceward_operator, onceward_producer, onceward_worker using (((tenant = ( SELECT onceward.current_tenant() AS current_tenant)) OR ( SELECT onceward.sees_all_tenants() AS sees_all_tenants)));
 create policy owner_all on onceward.run_private for all to onceward_owner using (true) with check (true);
 create policy own_tenant on onceward.schedule_private for select to onceward_auditor, onceward_operator, onceward_producer, onceward_worker using (((tenant = ( SELECT onceward.current_tenant() AS current_tenant)) OR ( SELECT onceward.sees_all_tenants() AS sees_all_tenants)));
 create policy owner_all on onceward.schedule_private for all to onceward_owner using (true) with check (true);
+create policy owner_appends on onceward.seal_leaf_default for insert to onceward_owner with check (true);
+create policy owner_reads on onceward.seal_leaf_default for select to onceward_owner using (true);
+create policy everyone_reads on onceward.seal_leaf_private for select to onceward_auditor, onceward_operator, onceward_worker using (true);
+create policy owner_appends on onceward.seal_leaf_private for insert to onceward_owner with check (true);
+create policy owner_reads on onceward.seal_leaf_private for select to onceward_owner using (true);
+create policy everyone_reads on onceward.seal_private for select to onceward_auditor, onceward_operator, onceward_worker using (true);
+create policy owner_appends on onceward.seal_private for insert to onceward_owner with check (true);
+create policy owner_reads on onceward.seal_private for select to onceward_owner using (true);
 create policy owner_all on onceward.session_private for all to onceward_owner using (true) with check (true);
+create policy own_tenant on onceward.share_private for select to onceward_auditor, onceward_operator, onceward_producer, onceward_worker using (((tenant = ( SELECT onceward.current_tenant() AS current_tenant)) OR ( SELECT onceward.sees_all_tenants() AS sees_all_tenants)));
+create policy owner_all on onceward.share_private for all to onceward_owner using (true) with check (true);
+create policy own_tenant on onceward.silence_private for select to onceward_auditor, onceward_operator, onceward_producer, onceward_worker using (((tenant = ( SELECT onceward.current_tenant() AS current_tenant)) OR ( SELECT onceward.sees_all_tenants() AS sees_all_tenants)));
+create policy owner_all on onceward.silence_private for all to onceward_owner using (true) with check (true);
 create policy owner_all on onceward.step_default for all to onceward_owner using (true) with check (true);
 create policy own_tenant on onceward.step_private for select to onceward_auditor, onceward_operator, onceward_producer, onceward_worker using (((tenant = ( SELECT onceward.current_tenant() AS current_tenant)) OR ( SELECT onceward.sees_all_tenants() AS sees_all_tenants)));
 create policy owner_all on onceward.step_private for all to onceward_owner using (true) with check (true);
 create policy everyone_reads on onceward.task_private for select to onceward_auditor, onceward_operator, onceward_producer, onceward_worker using (true);
 create policy owner_all on onceward.task_private for all to onceward_owner using (true) with check (true);
+create policy everyone_reads on onceward.threshold_private for select to onceward_auditor, onceward_operator, onceward_producer, onceward_worker using (true);
+create policy owner_all on onceward.threshold_private for all to onceward_owner using (true) with check (true);
 create policy own_tenant on onceward.tick_private for select to onceward_auditor, onceward_operator, onceward_producer, onceward_worker using (((tenant = ( SELECT onceward.current_tenant() AS current_tenant)) OR ( SELECT onceward.sees_all_tenants() AS sees_all_tenants)));
 create policy owner_all on onceward.tick_private for all to onceward_owner using (true) with check (true);
 create policy owner_all on onceward.token_private for all to onceward_owner using (true) with check (true);
@@ -575,6 +1522,39 @@ create policy owner_all on onceward.worker_private for all to onceward_owner usi
 
 -- views
 
+create view onceward.alerts with (security_invoker=true) as
+ SELECT id,
+    monitor,
+    tenant,
+    key,
+        CASE
+            WHEN state = 'closed'::text THEN 'closed'::text
+            WHEN acked_at IS NOT NULL THEN 'acknowledged'::text
+            ELSE 'open'::text
+        END AS state,
+    severity,
+    worst,
+    value,
+    summary,
+    detail,
+    seen,
+    first_seen_at,
+    opened_at,
+    last_seen_at,
+    clear_since,
+    told IS NOT NULL AS notified,
+    reminders,
+    acked_at,
+    acked_by,
+    ack_note,
+    ( SELECT max(s.until) AS max
+           FROM onceward.silence_private s
+          WHERE a.closed_at IS NULL AND s.until > onceward.now() AND (s.alert_id IS NULL OR s.alert_id = a.id) AND (s.monitor IS NULL OR s.monitor = a.monitor) AND (s.tenant IS NULL OR s.tenant = a.tenant) AND (s.key IS NULL OR s.key = a.key)) AS silenced_until,
+    closed_at,
+    closed_by,
+    close_note
+   FROM onceward.alert_private a
+  WHERE state <> 'pending'::text;
 create view onceward.attempts with (security_invoker=true) as
  SELECT a.job_id,
     a.epoch,
@@ -628,6 +1608,47 @@ UNION ALL
     NULL::timestamp with time zone AS retry_at
    FROM onceward.archive_private d
   WHERE d.state = 'done'::text;
+create view onceward.audit_log with (security_invoker=true) as
+ SELECT seq,
+    at,
+    kind,
+    source,
+    actor,
+    role,
+    tenant,
+    job_id,
+    jobs,
+    entity_type,
+    entity_id,
+    before,
+    after,
+    message,
+    meta,
+    xact
+   FROM onceward.audit_private e;
+create view onceward.bounds with (security_invoker=true) as
+ SELECT lane,
+    tenant,
+    max_depth,
+    max_age,
+    max_bytes,
+    over,
+    defer_by,
+    measured_tenant,
+    depth,
+    oldest_at,
+    bytes,
+    reason,
+    measured_at
+   FROM onceward.bound_levels() b(lane, tenant, max_depth, max_age, max_bytes, over, defer_by, measured_tenant, depth, oldest_at, bytes, reason, measured_at);
+create view onceward.channels with (security_invoker=true) as
+ SELECT name,
+    kind,
+    tenant,
+    severity,
+    created_at,
+    created_by
+   FROM onceward.channel_private c;
 create view onceward.dead_letters with (security_invoker=true) as
  SELECT id,
     tenant,
@@ -766,7 +1787,8 @@ create view onceward.jobs with (security_invoker=true) as
     j.node,
     j.after,
     j.after_policy,
-    j.awaits
+    j.awaits,
+    j.uses
    FROM onceward.job_private j
 UNION ALL
  SELECT a.id,
@@ -802,7 +1824,8 @@ UNION ALL
     a.node,
     a.after,
     a.after_policy,
-    NULL::text AS awaits
+    NULL::text AS awaits,
+    a.uses
    FROM onceward.archive_private a;
 create view onceward.lanes with (security_invoker=true) as
  SELECT l.name,
@@ -818,7 +1841,10 @@ create view onceward.lanes with (security_invoker=true) as
     c.oldest_ready_at,
     l.max_payload_bytes,
     l.max_result_bytes,
-    l.created_at
+    l.created_at,
+    l.fair,
+    l.max_wait,
+    l.audit
    FROM onceward.lane_private l
      LEFT JOIN ( SELECT j.lane,
             count(*) FILTER (WHERE j.state = 'ready'::text) AS ready,
@@ -829,6 +1855,83 @@ create view onceward.lanes with (security_invoker=true) as
             min(j.run_at) FILTER (WHERE j.state = 'ready'::text) AS oldest_ready_at
            FROM onceward.job_private j
           GROUP BY j.lane) c ON c.lane = l.name;
+create view onceward.legal_holds with (security_invoker=true) as
+ SELECT tenant,
+    released_at IS NULL AS active,
+    held_at,
+    held_by,
+    reason,
+    released_at,
+    released_by,
+    release_reason
+   FROM onceward.legal_hold_private h;
+create view onceward.limits with (security_invoker=true) as
+ SELECT l.name,
+    b.key,
+    l.requests,
+    l.period,
+    l.weight,
+    l.weight_period,
+    l.slots,
+    l.burst,
+    l.weight_burst,
+    l.allowance,
+    l.per_key,
+    l.threshold,
+    l.over,
+    l.source,
+    b.requests_left,
+    b.weight_left,
+    b.slots_held,
+    b.next_room_at,
+    b.reason,
+    b.paused_until,
+    l.changed_at,
+    l.changed_by
+   FROM onceward.limit_private l
+     LEFT JOIN onceward.limit_levels() b(limit_name, key, requests_left, weight_left, slots_held, next_room_at, reason, paused_until) ON b.limit_name = l.name;
+create view onceward.monitor_runs with (security_invoker=true) as
+ SELECT id,
+    monitor,
+    started_at,
+    ended_at,
+    status,
+    took,
+    findings,
+    result,
+    error
+   FROM onceward.monitor_run_private r;
+create view onceward.monitors with (security_invoker=true) as
+ SELECT name,
+    kind,
+    source,
+    app,
+    function,
+    description,
+    enabled,
+    every,
+    severity,
+    hold_for,
+    clear_after,
+    remind_every,
+    timeout,
+    errors_allowed,
+    channels,
+    ( SELECT COALESCE(jsonb_object_agg(t.name, t.value ORDER BY t.name), '{}'::jsonb) AS "coalesce"
+           FROM onceward.threshold_private t
+          WHERE t.monitor = m.name) AS thresholds,
+        CASE
+            WHEN enabled THEN next_at
+            ELSE NULL::timestamp with time zone
+        END AS next_at,
+    last_run_at,
+    last_status,
+    last_error,
+    errors,
+    created_at,
+    set_at,
+    set_by
+   FROM onceward.monitor_private m;
 create view onceward.partial_completions with (security_invoker=true) as
  SELECT j.id AS job_id,
     j.tenant,
@@ -859,6 +1962,27 @@ create view onceward.payload_edits with (security_invoker=true) as
     edited_by,
     payload_before
    FROM onceward.payload_edit_private e;
+create view onceward.removals with (security_invoker=true) as
+ SELECT id,
+    kind,
+    removed_at,
+    row_count,
+    partitions,
+    before
+   FROM onceward.removal_private r;
+create view onceward.retention with (security_invoker=true) as
+ SELECT kind,
+    description,
+    keep,
+    default_keep,
+    least_keep,
+    next_at,
+    last_run_at,
+    last_removed,
+    last_note,
+    set_at,
+    set_by
+   FROM onceward.retention_private r;
 create view onceward.runs with (security_invoker=true) as
  SELECT tenant,
     key,
@@ -921,6 +2045,44 @@ create view onceward.schedules with (security_invoker=true) as
     last_outcome,
     last_job_id
    FROM onceward.schedule_private s;
+create view onceward.seals with (security_invoker=true) as
+ SELECT s.number,
+    s.day,
+    s.above_seq,
+    s.after_xact,
+    s.after_seq,
+    s.upto_xact,
+    s.upto_seq,
+    s.top_seq,
+    s.entries,
+    s.total,
+    s.root,
+    s.previous,
+    s.head,
+    s.peaks,
+    s.at,
+    l.seqs,
+    l.leaves
+   FROM onceward.seal_private s
+     LEFT JOIN onceward.seal_leaf_private l ON l.number = s.number AND l.day = s.day
+  WHERE s.number > 0;
+create view onceward.shares with (security_invoker=true) as
+ SELECT lane,
+    tenant,
+    share
+   FROM onceward.share_private s;
+create view onceward.silences with (security_invoker=true) as
+ SELECT id,
+    alert_id,
+    monitor,
+    tenant,
+    key,
+    until,
+    until > onceward.now() AS active,
+    reason,
+    created_at,
+    created_by
+   FROM onceward.silence_private s;
 create view onceward.steps with (security_invoker=true) as
  SELECT s.job_id,
     s.name,
@@ -954,6 +2116,14 @@ create view onceward.tasks with (security_invoker=true) as
     first_seen_at,
     last_seen_at
    FROM onceward.task_private t;
+create view onceward.thresholds with (security_invoker=true) as
+ SELECT monitor,
+    name,
+    unit,
+    value,
+    default_value,
+    description
+   FROM onceward.threshold_private t;
 create view onceward.ticks with (security_invoker=true) as
  SELECT schedule_id,
     tenant,
@@ -1058,40 +2228,92 @@ create view onceward.workflows with (security_invoker=true) as
 
 -- functions
 
+create function onceward.ack_alert(p_alert_id uuid, p_note text DEFAULT NULL::text)
+  returns boolean language plpgsql volatile security definer set search_path=pg_catalog, pg_temp;
+create function onceward.acquire(p_limit text, p_key text DEFAULT ''::text, p_requests integer DEFAULT 1, p_weight bigint DEFAULT 0, p_lease interval DEFAULT '00:01:00'::interval)
+  returns TABLE(hold_id uuid, wait interval, reason text) language plpgsql volatile security definer set lock_timeout=2s set search_path=pg_catalog, pg_temp;
 create function onceward.activity(p_minutes integer DEFAULT 60, p_pages integer DEFAULT 1500)
   returns TABLE(minute timestamp with time zone, lane text, done bigint, failed bigint, about boolean) language plpgsql stable set search_path=pg_catalog, pg_temp;
 create function onceward.actor()
   returns text language sql stable;
+create function onceward.add_channel(p_name text, p_kind text, p_target jsonb, p_severity text DEFAULT 'warning'::text, p_tenant text DEFAULT NULL::text)
+  returns boolean language plpgsql volatile security definer set search_path=pg_catalog, pg_temp;
 create function onceward.add_dependencies(p_job_ids uuid[], p_after uuid[])
   returns void language plpgsql volatile set search_path=pg_catalog, pg_temp;
-create function onceward.add_lane(p_name text, p_max_payload_bytes integer DEFAULT NULL::integer, p_max_result_bytes integer DEFAULT NULL::integer)
+create function onceward.add_lane(p_name text, p_max_payload_bytes integer DEFAULT NULL::integer, p_max_result_bytes integer DEFAULT NULL::integer, p_fair boolean DEFAULT NULL::boolean, p_max_wait interval DEFAULT NULL::interval)
   returns boolean language plpgsql volatile security definer set search_path=pg_catalog, pg_temp;
+create function onceward.add_monitor(p_name text, p_function regprocedure, p_every interval DEFAULT '00:01:00'::interval, p_thresholds jsonb DEFAULT '[]'::jsonb, p_severity text DEFAULT 'warning'::text, p_hold_for interval DEFAULT '00:00:00'::interval, p_clear_after interval DEFAULT '00:00:00'::interval, p_remind_every interval DEFAULT '04:00:00'::interval, p_timeout interval DEFAULT '00:00:30'::interval, p_description text DEFAULT NULL::text)
+  returns text language plpgsql volatile set search_path=pg_catalog, pg_temp;
 create function onceward.add_operator(p_name text, p_role text DEFAULT 'operator'::text, p_tenant text DEFAULT NULL::text)
   returns text language plpgsql volatile security definer set search_path=pg_catalog, pg_temp;
-create function onceward.add_schedule(p_name text, p_task text, p_spec text, p_zone text DEFAULT NULL::text, p_payload jsonb DEFAULT '{}'::jsonb, p_lane text DEFAULT 'default'::text, p_priority integer DEFAULT 0, p_max_attempts integer DEFAULT 8, p_retry jsonb DEFAULT NULL::jsonb, p_timeout interval DEFAULT NULL::interval, p_expires_in interval DEFAULT NULL::interval, p_missed text DEFAULT 'latest'::text, p_catch_up integer DEFAULT 1000, p_grace interval DEFAULT '00:01:00'::interval, p_overlap text DEFAULT 'skip'::text, p_jitter interval DEFAULT '00:00:00'::interval, p_tenant text DEFAULT NULL::text)
+create function onceward.add_schedule(p_name text, p_task text, p_spec text, p_zone text DEFAULT NULL::text, p_payload jsonb DEFAULT '{}'::jsonb, p_lane text DEFAULT 'default'::text, p_priority integer DEFAULT 0, p_max_attempts integer DEFAULT 8, p_retry jsonb DEFAULT NULL::jsonb, p_timeout interval DEFAULT NULL::interval, p_expires_in interval DEFAULT NULL::interval, p_missed text DEFAULT 'latest'::text, p_catch_up integer DEFAULT 1000, p_grace interval DEFAULT '00:01:00'::interval, p_overlap text DEFAULT 'skip'::text, p_jitter interval DEFAULT '00:00:00'::interval, p_tenant text DEFAULT NULL::text, p_uses jsonb DEFAULT NULL::jsonb)
   returns TABLE(outcome text, next_slot text, next_at timestamp with time zone) language plpgsql volatile security definer set search_path=pg_catalog, pg_temp;
 create function onceward.admit(p_keys jsonb)
   returns integer language plpgsql volatile set enable_bitmapscan=off set enable_hashjoin=off set enable_mergejoin=off set enable_seqscan=off set jit=off set search_path=pg_catalog, pg_temp;
 create function onceward.adopt(p_worker_id uuid, p_known uuid[])
-  returns TABLE(job_id uuid, epoch bigint, task text, payload jsonb, lane text, priority smallint, ready_seq bigint, attempt integer, max_attempts integer, tenant text, timeout interval, headers jsonb, key text) language sql stable security definer set search_path=pg_catalog, pg_temp;
+  returns TABLE(job_id uuid, epoch bigint, task text, payload jsonb, lane text, priority smallint, ready_seq bigint, attempt integer, max_attempts integer, tenant text, timeout interval, headers jsonb, key text, line text) language sql stable security definer set search_path=pg_catalog, pg_temp;
+create function onceward.ahead_of(p_job onceward.job_private, p_most integer)
+  returns integer language sql stable set enable_bitmapscan=off set enable_seqscan=off set jit=off set search_path=pg_catalog, pg_temp;
 create function onceward.alert_content(p_kind text, p_content jsonb, p_subject text, p_text text)
   returns jsonb language sql immutable set search_path=pg_catalog, pg_temp;
 create function onceward.alert_delivery(p_delivery_id uuid)
   returns void language plpgsql volatile set search_path=pg_catalog, pg_temp;
+create function onceward.alert_notice(p_kind text, p_target jsonb, p_alert onceward.alert_private, p_event text, p_subject text)
+  returns jsonb language sql stable set search_path=pg_catalog, pg_temp;
+create function onceward.apply_findings(p_monitor onceward.monitor_private, p_findings jsonb)
+  returns integer language plpgsql volatile set search_path=pg_catalog, pg_temp;
 create function onceward.archive_one(p_job_id uuid, p_state text, p_note text)
   returns void language plpgsql volatile set search_path=pg_catalog, pg_temp;
 create function onceward.ask_admission(p_tenant text, p_key text)
   returns void language sql volatile set search_path=pg_catalog, pg_temp;
 create function onceward.ask_dependents(p_job_id uuid, p_lane text)
   returns void language plpgsql volatile set search_path=pg_catalog, pg_temp;
+create function onceward.audit(p_kind text, p_tenant text DEFAULT NULL::text, p_job_id uuid DEFAULT NULL::uuid, p_entity_type text DEFAULT NULL::text, p_entity_id text DEFAULT NULL::text, p_before jsonb DEFAULT NULL::jsonb, p_after jsonb DEFAULT NULL::jsonb, p_message text DEFAULT NULL::text, p_meta jsonb DEFAULT NULL::jsonb, p_jobs uuid[] DEFAULT NULL::uuid[])
+  returns bigint language plpgsql volatile set search_path=pg_catalog, pg_temp;
+create function onceward.audit_alert(p_alert onceward.alert_private, p_kind text, p_note text)
+  returns void language sql volatile set search_path=pg_catalog, pg_temp;
+create function onceward.audit_bound(p_lane text, p_tenant text, p_before onceward.bound_private, p_after onceward.bound_private)
+  returns void language sql volatile set search_path=pg_catalog, pg_temp;
+create function onceward.audit_days(p_before date)
+  returns TABLE(name text, day date) language sql stable set search_path=pg_catalog, pg_temp;
+create function onceward.audit_job(p_job onceward.job_private, p_kind text, p_state text, p_message text DEFAULT NULL::text, p_meta jsonb DEFAULT NULL::jsonb)
+  returns void language plpgsql volatile set search_path=pg_catalog, pg_temp;
+create function onceward.audit_lane(p_name text, p_mode text)
+  returns boolean language plpgsql volatile security definer set search_path=pg_catalog, pg_temp;
+create function onceward.audit_of(p_job_id uuid)
+  returns TABLE(seq bigint, at timestamp with time zone, kind text, source text, actor text, role text, tenant text, job_id uuid, jobs uuid[], entity_type text, entity_id text, before jsonb, after jsonb, message text, meta jsonb, xact xid8) language sql stable set search_path=pg_catalog, pg_temp;
+create function onceward.audit_page(p_above_seq bigint, p_below_seq bigint, p_after_xact xid8, p_after_seq bigint, p_upto_xact xid8, p_upto_seq bigint, p_limit integer DEFAULT 1000)
+  returns TABLE(xact text, seq bigint, day text, fields text[]) language plpgsql stable security definer set TimeZone=UTC set enable_bitmapscan=off set enable_seqscan=off set jit=off set search_path=pg_catalog, pg_temp;
+create function onceward.audit_schedule(p_row onceward.schedule_private, p_kind text, p_before jsonb DEFAULT NULL::jsonb, p_after jsonb DEFAULT NULL::jsonb, p_message text DEFAULT NULL::text, p_job_id uuid DEFAULT NULL::uuid)
+  returns void language plpgsql volatile set search_path=pg_catalog, pg_temp;
+create function onceward.audit_setting(p_type text, p_id text, p_before jsonb, p_after jsonb, p_tenant text DEFAULT NULL::text, p_meta jsonb DEFAULT NULL::jsonb)
+  returns void language plpgsql volatile set search_path=pg_catalog, pg_temp;
+create function onceward.audit_status()
+  returns TABLE(seals bigint, sealed bigint, unsealed bigint, unsealed_since timestamp with time zone, held integer, entries bigint, head bytea, root bytea, log bytea, sealed_at timestamp with time zone, restored boolean) language plpgsql stable security definer set search_path=pg_catalog, pg_temp;
+create function onceward.audits_all(p_lane text)
+  returns boolean language sql stable set search_path=pg_catalog, pg_temp;
 create function onceward.bad_argument(p_name text, p_value text, p_rule text, p_hint text DEFAULT NULL::text)
   returns void language plpgsql immutable set search_path=pg_catalog, pg_temp;
 create function onceward.bad_content(p_field text, p_rule text, p_hint text DEFAULT NULL::text)
   returns void language plpgsql immutable set search_path=pg_catalog, pg_temp;
+create function onceward.begin_check(p_monitor onceward.monitor_private)
+  returns uuid language plpgsql volatile set search_path=pg_catalog, pg_temp;
+create function onceward.begin_checks(p_limit integer DEFAULT 10, p_python text[] DEFAULT '{}'::text[])
+  returns TABLE(run_id uuid, monitor text, kind text, thresholds jsonb, timeout interval) language plpgsql volatile security definer set search_path=pg_catalog, pg_temp;
 create function onceward.begin_delivery(p_job_id uuid, p_epoch bigint, p_provider text DEFAULT NULL::text)
   returns TABLE(kind text, key text, tenant text, content jsonb, tries integer, first_try_at timestamp with time zone, sending_at timestamp with time zone, unclear_since timestamp with time zone, unclear_provider text) language plpgsql volatile security definer set lock_timeout=2s set search_path=pg_catalog, pg_temp;
 create function onceward.begin_run(p_key text, p_holder text, p_lease interval DEFAULT '00:05:00'::interval, p_tenant text DEFAULT NULL::text, p_token uuid DEFAULT NULL::uuid)
   returns TABLE(acquired boolean, state text, epoch bigint, attempt integer, holder text, since timestamp with time zone, expires_at timestamp with time zone, finished_at timestamp with time zone, result jsonb, error text) language plpgsql volatile security definer set search_path=pg_catalog, pg_temp;
+create function onceward.bound_levels()
+  returns TABLE(lane text, tenant text, max_depth bigint, max_age interval, max_bytes bigint, over text, defer_by interval, measured_tenant text, depth bigint, oldest_at timestamp with time zone, bytes bigint, reason text, measured_at timestamp with time zone) language sql stable security definer set search_path=pg_catalog, pg_temp;
+create function onceward.bound_settings(p_bound onceward.bound_private)
+  returns jsonb language sql immutable set search_path=pg_catalog, pg_temp;
+create function onceward.builtin_monitors()
+  returns TABLE(name text, function text, every interval, hold_for interval, clear_after interval, description text) language sql immutable set search_path=pg_catalog, pg_temp;
+create function onceward.builtin_thresholds()
+  returns TABLE(monitor text, name text, unit text, value numeric, description text) language sql immutable set search_path=pg_catalog, pg_temp;
+create function onceward.call_back(p_worker_id uuid, p_lanes text[])
+  returns void language sql volatile set search_path=pg_catalog, pg_temp;
 create function onceward.caller()
   returns name language sql stable;
 create function onceward.cancel(p_job_id uuid, p_reason text DEFAULT NULL::text, p_epoch bigint DEFAULT NULL::bigint)
@@ -1102,18 +2324,42 @@ create function onceward.cancel_workflow(p_workflow_id uuid, p_reason text DEFAU
   returns integer language plpgsql volatile security definer set search_path=pg_catalog, pg_temp;
 create function onceward.canonical_json(p_value jsonb)
   returns text language plpgsql immutable set search_path=pg_catalog, pg_temp;
+create function onceward.changed_settings(p_old jsonb, p_new jsonb, OUT before jsonb, OUT after jsonb)
+  returns record language sql immutable set search_path=pg_catalog, pg_temp;
+create function onceward.channel_settings(p_channel onceward.channel_private)
+  returns jsonb language sql immutable set search_path=pg_catalog, pg_temp;
+create function onceward.charge(p_limit onceward.limit_private, p_key text, p_weight double precision, p_holder uuid)
+  returns void language sql volatile set search_path=pg_catalog, pg_temp;
 create function onceward.check_address(p_content jsonb, p_field text, p_required boolean)
   returns void language plpgsql immutable set search_path=pg_catalog, pg_temp;
 create function onceward.check_after(p_tenant text, p_after uuid[], p_policy text, p_workflow_id uuid)
   returns uuid language plpgsql stable set enable_hashjoin=off set enable_mergejoin=off set enable_seqscan=off set jit=off set search_path=pg_catalog, pg_temp;
+create function onceward.check_after_policy(p_policy text)
+  returns void language plpgsql immutable set search_path=pg_catalog, pg_temp;
 create function onceward.check_alerts_to(p_alerts_to jsonb)
   returns void language plpgsql immutable set search_path=pg_catalog, pg_temp;
+create function onceward.check_bloat(p_thresholds jsonb)
+  returns TABLE(key text, severity text, value numeric, summary text, detail jsonb) language sql stable set search_path=pg_catalog, pg_temp;
+create function onceward.check_bound_tenant(p_tenant text)
+  returns void language plpgsql stable set search_path=pg_catalog, pg_temp;
+create function onceward.check_bucket(p_limit text, p_key text)
+  returns onceward.limit_private language plpgsql stable set search_path=pg_catalog, pg_temp;
+create function onceward.check_dead_letters(p_thresholds jsonb)
+  returns TABLE(tenant text, key text, severity text, value numeric, summary text, detail jsonb) language sql stable set search_path=pg_catalog, pg_temp;
 create function onceward.check_delivery(p_kind text, p_content jsonb)
   returns void language plpgsql immutable set search_path=pg_catalog, pg_temp;
+create function onceward.check_delivery_backlog(p_thresholds jsonb)
+  returns TABLE(tenant text, key text, severity text, value numeric, summary text) language sql stable set search_path=pg_catalog, pg_temp;
+create function onceward.check_delivery_trouble(p_thresholds jsonb)
+  returns TABLE(tenant text, key text, severity text, value numeric, summary text, detail jsonb) language sql stable set search_path=pg_catalog, pg_temp;
+create function onceward.check_disk(p_thresholds jsonb)
+  returns TABLE(key text, severity text, value numeric, summary text) language plpgsql stable set search_path=pg_catalog, pg_temp;
 create function onceward.check_email(p_content jsonb)
   returns void language plpgsql immutable set search_path=pg_catalog, pg_temp;
 create function onceward.check_event_name(p_name text)
   returns void language plpgsql immutable set search_path=pg_catalog, pg_temp;
+create function onceward.check_failure_rate(p_thresholds jsonb)
+  returns TABLE(tenant text, key text, severity text, value numeric, summary text) language sql stable set search_path=pg_catalog, pg_temp;
 create function onceward.check_hash(p_hash bytea)
   returns void language plpgsql immutable set search_path=pg_catalog, pg_temp;
 create function onceward.check_job_arguments(p_task text, p_priority integer, p_run_at timestamp with time zone, p_expires_at timestamp with time zone, p_timeout interval, p_max_attempts integer, p_retry jsonb, p_tenant text, p_concurrency_key text, p_concurrency_limit integer, p_headers jsonb)
@@ -1126,42 +2372,96 @@ create function onceward.check_lease(p_lease interval)
   returns void language plpgsql immutable set search_path=pg_catalog, pg_temp;
 create function onceward.check_limit(p_limit integer)
   returns void language plpgsql immutable set search_path=pg_catalog, pg_temp;
+create function onceward.check_limit_arguments(p_name text, p_limit jsonb)
+  returns onceward.limit_private language plpgsql stable set search_path=pg_catalog, pg_temp;
+create function onceward.check_limit_starvation(p_thresholds jsonb)
+  returns TABLE(key text, severity text, value numeric, summary text, detail jsonb) language sql stable set search_path=pg_catalog, pg_temp;
+create function onceward.check_long_running(p_thresholds jsonb)
+  returns TABLE(tenant text, key text, severity text, value numeric, summary text, detail jsonb) language sql stable set search_path=pg_catalog, pg_temp;
 create function onceward.check_manages_access()
   returns void language plpgsql stable set search_path=pg_catalog, pg_temp;
+create function onceward.check_many_uses(p_uses jsonb, p_tenant text, p_count integer)
+  returns jsonb[] language plpgsql stable set search_path=pg_catalog, pg_temp;
+create function onceward.check_missed_ticks(p_thresholds jsonb)
+  returns TABLE(tenant text, key text, severity text, value numeric, summary text) language sql stable set search_path=pg_catalog, pg_temp;
+create function onceward.check_monitor_settings(p_every interval, p_severity text, p_hold_for interval, p_clear_after interval, p_remind_every interval, p_timeout interval, p_errors_allowed integer)
+  returns void language plpgsql immutable set search_path=pg_catalog, pg_temp;
+create function onceward.check_monitors(p_limit integer DEFAULT 100)
+  returns TABLE(monitor text, status text) language plpgsql volatile security definer set search_path=pg_catalog, pg_temp;
+create function onceward.check_monitors_overdue(p_thresholds jsonb)
+  returns TABLE(key text, severity text, value numeric, summary text) language sql stable set search_path=pg_catalog, pg_temp;
 create function onceward.check_nodes(p_nodes jsonb)
   returns void language plpgsql immutable set search_path=pg_catalog, pg_temp;
+create function onceward.check_partial_completions(p_thresholds jsonb)
+  returns TABLE(tenant text, key text, severity text, value numeric, summary text, detail jsonb) language sql stable set search_path=pg_catalog, pg_temp;
 create function onceward.check_payload(p_payload jsonb)
   returns void language plpgsql immutable set search_path=pg_catalog, pg_temp;
+create function onceward.check_pinned_xmin(p_thresholds jsonb)
+  returns TABLE(key text, severity text, value numeric, summary text, detail jsonb) language sql stable set search_path=pg_catalog, pg_temp;
+create function onceward.check_ready_age(p_thresholds jsonb)
+  returns TABLE(key text, severity text, value numeric, summary text, detail jsonb) language sql stable set search_path=pg_catalog, pg_temp;
+create function onceward.check_rescued(p_thresholds jsonb)
+  returns TABLE(tenant text, key text, severity text, value numeric, summary text, detail jsonb) language sql stable set search_path=pg_catalog, pg_temp;
 create function onceward.check_result_size(p_job_id uuid, p_result jsonb)
+  returns void language plpgsql stable set search_path=pg_catalog, pg_temp;
+create function onceward.check_retention_kind(p_kind text)
   returns void language plpgsql stable set search_path=pg_catalog, pg_temp;
 create function onceward.check_retry(p_retry jsonb)
   returns void language plpgsql immutable set search_path=pg_catalog, pg_temp;
+create function onceward.check_retry_rate(p_thresholds jsonb)
+  returns TABLE(tenant text, key text, severity text, value numeric, summary text) language sql stable set search_path=pg_catalog, pg_temp;
 create function onceward.check_run_at(p_run_at timestamp with time zone)
   returns void language plpgsql stable set search_path=pg_catalog, pg_temp;
 create function onceward.check_schedule(p_row onceward.schedule_private)
   returns void language plpgsql stable set search_path=pg_catalog, pg_temp;
+create function onceward.check_seal_lag(p_thresholds jsonb)
+  returns TABLE(key text, severity text, value numeric, summary text, detail jsonb) language sql stable set search_path=pg_catalog, pg_temp;
+create function onceward.check_sees_log()
+  returns void language plpgsql stable set search_path=pg_catalog, pg_temp;
+create function onceward.check_severity(p_name text, p_severity text)
+  returns void language plpgsql immutable set search_path=pg_catalog, pg_temp;
 create function onceward.check_step_name(p_name text)
   returns void language plpgsql immutable set search_path=pg_catalog, pg_temp;
+create function onceward.check_stuck(p_thresholds jsonb)
+  returns TABLE(tenant text, key text, severity text, value numeric, summary text, detail jsonb) language sql stable set search_path=pg_catalog, pg_temp;
 create function onceward.check_tenant(p_tenant text, p_what text DEFAULT 'job'::text)
   returns void language plpgsql stable set search_path=pg_catalog, pg_temp;
 create function onceward.check_tenant_name(p_tenant text)
   returns void language plpgsql immutable set search_path=pg_catalog, pg_temp;
 create function onceward.check_text(p_content jsonb, p_field text, p_most integer, p_required boolean, p_header boolean DEFAULT false)
   returns void language plpgsql immutable set search_path=pg_catalog, pg_temp;
+create function onceward.check_uses(p_uses jsonb, p_tenant text)
+  returns jsonb language plpgsql stable set search_path=pg_catalog, pg_temp;
+create function onceward.check_workers(p_thresholds jsonb)
+  returns TABLE(key text, severity text, value numeric, summary text, detail jsonb) language sql stable set search_path=pg_catalog, pg_temp;
 create function onceward.check_zone(p_zone text)
   returns void language plpgsql stable set search_path=pg_catalog, pg_temp;
 create function onceward.claim(p_worker_id uuid, p_lanes text[] DEFAULT ARRAY['default'::text], p_max integer DEFAULT 1)
-  returns TABLE(job_id uuid, epoch bigint, task text, payload jsonb, lane text, priority smallint, ready_seq bigint, attempt integer, max_attempts integer, tenant text, timeout interval, headers jsonb, key text) language plpgsql volatile security definer set search_path=pg_catalog, pg_temp;
-create function onceward.claim_lane(p_worker_id uuid, p_lane text, p_max integer, p_floors jsonb)
+  returns TABLE(job_id uuid, epoch bigint, task text, payload jsonb, lane text, priority smallint, ready_seq bigint, attempt integer, max_attempts integer, tenant text, timeout interval, headers jsonb, key text, line text) language plpgsql volatile security definer set search_path=pg_catalog, pg_temp;
+create function onceward.claim_lane(p_worker_id uuid, p_lane text, p_line text, p_max integer, p_floors jsonb, p_overdue timestamp with time zone)
   returns SETOF onceward.job_private language plpgsql volatile set enable_bitmapscan=off set enable_hashjoin=off set enable_indexscan=on set enable_mergejoin=off set enable_nestloop=on set enable_seqscan=off set enable_sort=off set enable_tidscan=on set jit=off set plan_cache_mode=force_generic_plan set search_path=pg_catalog, pg_temp;
-create function onceward.claim_lanes(p_worker_id uuid, p_lanes text[], p_limits integer[], p_max integer, p_floors jsonb)
+create function onceward.claim_lanes(p_worker_id uuid, p_lanes text[], p_max integer)
   returns SETOF onceward.job_private language plpgsql volatile set search_path=pg_catalog, pg_temp;
+create function onceward.claim_limited(p_worker_id uuid, p_lane text, p_line text, p_max integer)
+  returns SETOF onceward.job_private language plpgsql volatile set search_path=pg_catalog, pg_temp;
+create function onceward.claim_overdue(p_worker_id uuid, p_lane text, p_line text, p_max integer, p_overdue timestamp with time zone)
+  returns SETOF onceward.job_private language plpgsql volatile set search_path=pg_catalog, pg_temp;
+create function onceward.claim_shares(p_worker_id uuid, p_lane text, p_max integer, p_start integer, p_floors jsonb, p_lines jsonb, p_overdue timestamp with time zone)
+  returns SETOF onceward.job_private language plpgsql volatile set search_path=pg_catalog, pg_temp;
+create function onceward.claim_turns(p_audit boolean, p_worker_id uuid, p_lane text, p_max integer, p_start integer, p_floors jsonb, p_lines jsonb, p_overdue timestamp with time zone)
+  returns SETOF onceward.job_private language plpgsql volatile set search_path=pg_catalog, pg_temp;
+create function onceward.claim_weighed(p_worker_id uuid, p_lane text, p_line text, p_max integer, p_weights jsonb)
+  returns SETOF onceward.job_private language plpgsql volatile set enable_bitmapscan=off set enable_hashjoin=off set enable_mergejoin=off set enable_seqscan=off set jit=off set plan_cache_mode=force_generic_plan set search_path=pg_catalog, pg_temp;
+create function onceward.close_alert(p_alert_id uuid, p_note text)
+  returns boolean language plpgsql volatile security definer set search_path=pg_catalog, pg_temp;
 create function onceward.complete(p_job_id uuid, p_epoch bigint, p_result jsonb DEFAULT NULL::jsonb)
   returns void language plpgsql volatile security definer set lock_timeout=2s set search_path=pg_catalog, pg_temp;
 create function onceward.count_found(p_states text[] DEFAULT NULL::text[], p_lane text DEFAULT NULL::text, p_task text DEFAULT NULL::text, p_tenant text DEFAULT NULL::text, p_key text DEFAULT NULL::text, p_error text DEFAULT NULL::text, p_fingerprint text DEFAULT NULL::text, p_since timestamp with time zone DEFAULT NULL::timestamp with time zone, p_until timestamp with time zone DEFAULT NULL::timestamp with time zone, p_scan integer DEFAULT 20000)
   returns TABLE(found bigint, is_all boolean) language sql stable set search_path=pg_catalog, pg_temp;
 create function onceward.count_ticks(p_plan jsonb, p_after timestamp with time zone, p_until timestamp with time zone)
   returns bigint language plpgsql stable set search_path=pg_catalog, pg_temp;
+create function onceward.counted(p_count numeric, p_noun text)
+  returns text language sql immutable set search_path=pg_catalog, pg_temp;
 create function onceward.create_link(p_operator text, p_hash bytea, p_life interval DEFAULT '00:15:00'::interval)
   returns timestamp with time zone language plpgsql volatile security definer set search_path=pg_catalog, pg_temp;
 create function onceward.create_token(p_name text, p_hash bytea, p_scopes text[], p_tenant text DEFAULT NULL::text, p_life interval DEFAULT NULL::interval)
@@ -1180,11 +2480,19 @@ create function onceward.decide_delivery(p_delivery_id uuid, p_decision text, p_
   returns text language plpgsql volatile security definer set search_path=pg_catalog, pg_temp;
 create function onceward.decide_waiting(p_job_ids uuid[])
   returns integer language plpgsql volatile set enable_hashjoin=off set enable_mergejoin=off set enable_seqscan=off set jit=off set search_path=pg_catalog, pg_temp;
+create function onceward.declare_builtins()
+  returns void language plpgsql volatile set search_path=pg_catalog, pg_temp;
 create function onceward.declare_lanes(p_names text[])
   returns integer language plpgsql volatile security definer set search_path=pg_catalog, pg_temp;
+create function onceward.declare_limits(p_limits jsonb, p_only_new boolean DEFAULT false)
+  returns integer language plpgsql volatile security definer set search_path=pg_catalog, pg_temp;
+create function onceward.declare_monitors(p_app text, p_monitors jsonb)
+  returns TABLE(name text, outcome text) language plpgsql volatile security definer set search_path=pg_catalog, pg_temp;
+create function onceward.declare_retention()
+  returns void language sql volatile set search_path=pg_catalog, pg_temp;
 create function onceward.declare_schedules(p_app text, p_schedules jsonb)
   returns TABLE(name text, outcome text) language plpgsql volatile security definer set search_path=pg_catalog, pg_temp;
-create function onceward.deliver(p_kind text, p_key text, p_content jsonb, p_tenant text DEFAULT NULL::text, p_run_at timestamp with time zone DEFAULT NULL::timestamp with time zone, p_expires_at timestamp with time zone DEFAULT NULL::timestamp with time zone, p_priority integer DEFAULT 0, p_retry jsonb DEFAULT NULL::jsonb, p_max_attempts integer DEFAULT NULL::integer, p_alerts_to jsonb DEFAULT NULL::jsonb)
+create function onceward.deliver(p_kind text, p_key text, p_content jsonb, p_tenant text DEFAULT NULL::text, p_run_at timestamp with time zone DEFAULT NULL::timestamp with time zone, p_expires_at timestamp with time zone DEFAULT NULL::timestamp with time zone, p_priority integer DEFAULT 0, p_retry jsonb DEFAULT NULL::jsonb, p_max_attempts integer DEFAULT NULL::integer, p_alerts_to jsonb DEFAULT NULL::jsonb, p_headers jsonb DEFAULT NULL::jsonb)
   returns TABLE(delivery_id uuid, created boolean, state text) language plpgsql volatile security definer set search_path=pg_catalog, pg_temp;
 create function onceward.delivery_content(p_delivery_id uuid)
   returns jsonb language plpgsql stable security definer set search_path=pg_catalog, pg_temp;
@@ -1192,48 +2500,92 @@ create function onceward.delivery_follows(p_job_id uuid, p_job_state text, p_err
   returns void language plpgsql volatile set search_path=pg_catalog, pg_temp;
 create function onceward.delivery_retry(p_kind text)
   returns jsonb language sql immutable set search_path=pg_catalog, pg_temp;
+create function onceward.depth_of_line(p_lane text, p_line text, p_most bigint)
+  returns bigint language plpgsql stable set enable_bitmapscan=off set enable_seqscan=off set jit=off set plan_cache_mode=force_generic_plan set search_path=pg_catalog, pg_temp;
+create function onceward.disable_monitor(p_name text)
+  returns boolean language plpgsql volatile security definer set search_path=pg_catalog, pg_temp;
 create function onceward.disable_operator(p_name text)
   returns boolean language plpgsql volatile security definer set search_path=pg_catalog, pg_temp;
+create function onceward.drop_alerts(p_monitor text, p_why text)
+  returns void language sql volatile set search_path=pg_catalog, pg_temp;
+create function onceward.drop_audit(p_before date)
+  returns TABLE(days integer, entries bigint) language plpgsql volatile security definer set TimeZone=UTC set lock_timeout=2s set search_path=pg_catalog, pg_temp;
+create function onceward.drop_audit_days(p_before date, p_held text[], OUT days integer, OUT entries bigint)
+  returns record language plpgsql volatile set TimeZone=UTC set search_path=pg_catalog, pg_temp;
+create function onceward.drop_bound(p_lane text, p_tenant text DEFAULT ''::text)
+  returns boolean language plpgsql volatile security definer set search_path=pg_catalog, pg_temp;
+create function onceward.drop_channel(p_name text)
+  returns void language plpgsql volatile security definer set search_path=pg_catalog, pg_temp;
+create function onceward.drop_days(p_parent text, p_days text[], p_may_go text, p_before timestamp with time zone, p_held text[], p_stay bigint)
+  returns void language plpgsql volatile set search_path=pg_catalog, pg_temp;
 create function onceward.drop_edges(p_job_ids uuid[])
   returns void language sql volatile set search_path=pg_catalog, pg_temp;
+create function onceward.drop_limit(p_name text)
+  returns void language plpgsql volatile security definer set search_path=pg_catalog, pg_temp;
+create function onceward.drop_monitor(p_name text)
+  returns void language plpgsql volatile security definer set search_path=pg_catalog, pg_temp;
 create function onceward.drop_schedule(p_name text, p_tenant text DEFAULT NULL::text)
   returns void language plpgsql volatile security definer set search_path=pg_catalog, pg_temp;
+create function onceward.edit_distance(p_a text, p_b text)
+  returns integer language plpgsql immutable set search_path=pg_catalog, pg_temp;
 create function onceward.emit_event(p_name text, p_payload jsonb DEFAULT NULL::jsonb, p_tenant text DEFAULT NULL::text, p_keep interval DEFAULT '30 days'::interval)
+  returns boolean language plpgsql volatile security definer set search_path=pg_catalog, pg_temp;
+create function onceward.enable_monitor(p_name text)
   returns boolean language plpgsql volatile security definer set search_path=pg_catalog, pg_temp;
 create function onceward.end_access(p_operator_id uuid)
   returns void language sql volatile set search_path=pg_catalog, pg_temp;
-create function onceward.end_attempt(p_job onceward.job_private, p_state text, p_run_at timestamp with time zone, p_error jsonb)
+create function onceward.end_attempt(p_job onceward.job_private, p_outcome text, p_state text, p_run_at timestamp with time zone, p_error jsonb)
   returns void language plpgsql volatile set search_path=pg_catalog, pg_temp;
 create function onceward.end_cancelled(p_job onceward.job_private, p_reason text)
   returns void language plpgsql volatile set search_path=pg_catalog, pg_temp;
+create function onceward.end_check(p_run_id uuid, p_findings jsonb, p_error text, p_took interval)
+  returns text language plpgsql volatile set search_path=pg_catalog, pg_temp;
+create function onceward.end_check_badly(p_monitor onceward.monitor_private, p_run_id uuid, p_error text, p_took interval)
+  returns void language plpgsql volatile set search_path=pg_catalog, pg_temp;
+create function onceward.end_lost_checks(p_limit integer)
+  returns void language plpgsql volatile set search_path=pg_catalog, pg_temp;
 create function onceward.end_session(p_hash bytea)
+  returns boolean language plpgsql volatile security definer set search_path=pg_catalog, pg_temp;
+create function onceward.end_silence(p_silence_id uuid)
   returns boolean language plpgsql volatile security definer set search_path=pg_catalog, pg_temp;
 create function onceward.end_suspended(p_job onceward.job_private, p_state text, p_run_at timestamp with time zone, p_awaits text)
   returns void language plpgsql volatile set search_path=pg_catalog, pg_temp;
 create function onceward.end_waiting(p_job_id uuid, p_why text)
   returns void language plpgsql volatile set search_path=pg_catalog, pg_temp;
-create function onceward.enqueue(p_task text, p_payload jsonb DEFAULT '{}'::jsonb, p_lane text DEFAULT 'default'::text, p_priority integer DEFAULT 0, p_run_at timestamp with time zone DEFAULT NULL::timestamp with time zone, p_expires_at timestamp with time zone DEFAULT NULL::timestamp with time zone, p_timeout interval DEFAULT NULL::interval, p_key text DEFAULT NULL::text, p_key_window text DEFAULT 'live'::text, p_concurrency_key text DEFAULT NULL::text, p_concurrency_limit integer DEFAULT 1, p_max_attempts integer DEFAULT 8, p_retry jsonb DEFAULT NULL::jsonb, p_tenant text DEFAULT NULL::text, p_headers jsonb DEFAULT NULL::jsonb, p_after uuid[] DEFAULT NULL::uuid[], p_after_policy text DEFAULT 'fail'::text, p_workflow_id uuid DEFAULT NULL::uuid, p_parent_id uuid DEFAULT NULL::uuid, p_node text DEFAULT NULL::text)
+create function onceward.enqueue(p_task text, p_payload jsonb DEFAULT '{}'::jsonb, p_lane text DEFAULT 'default'::text, p_priority integer DEFAULT 0, p_run_at timestamp with time zone DEFAULT NULL::timestamp with time zone, p_expires_at timestamp with time zone DEFAULT NULL::timestamp with time zone, p_timeout interval DEFAULT NULL::interval, p_key text DEFAULT NULL::text, p_key_window text DEFAULT 'live'::text, p_concurrency_key text DEFAULT NULL::text, p_concurrency_limit integer DEFAULT 1, p_max_attempts integer DEFAULT 8, p_retry jsonb DEFAULT NULL::jsonb, p_tenant text DEFAULT NULL::text, p_headers jsonb DEFAULT NULL::jsonb, p_after uuid[] DEFAULT NULL::uuid[], p_after_policy text DEFAULT 'fail'::text, p_workflow_id uuid DEFAULT NULL::uuid, p_parent_id uuid DEFAULT NULL::uuid, p_node text DEFAULT NULL::text, p_uses jsonb DEFAULT NULL::jsonb)
   returns TABLE(job_id uuid, created boolean, answer text, until timestamp with time zone, reason text) language plpgsql volatile security definer set search_path=pg_catalog, pg_temp;
-create function onceward.enqueue_many(p_task text, p_payloads jsonb[], p_keys text[] DEFAULT NULL::text[], p_lane text DEFAULT 'default'::text, p_priority integer DEFAULT 0, p_run_at timestamp with time zone DEFAULT NULL::timestamp with time zone, p_expires_at timestamp with time zone DEFAULT NULL::timestamp with time zone, p_timeout interval DEFAULT NULL::interval, p_key_window text DEFAULT 'live'::text, p_concurrency_key text DEFAULT NULL::text, p_concurrency_limit integer DEFAULT 1, p_max_attempts integer DEFAULT 8, p_retry jsonb DEFAULT NULL::jsonb, p_tenant text DEFAULT NULL::text, p_headers jsonb DEFAULT NULL::jsonb, p_after uuid[] DEFAULT NULL::uuid[], p_after_policy text DEFAULT 'fail'::text, p_workflow_id uuid DEFAULT NULL::uuid, p_parent_id uuid DEFAULT NULL::uuid)
-  returns TABLE(job_id uuid, created boolean) language plpgsql volatile security definer set search_path=pg_catalog, pg_temp;
-create function onceward.enqueue_workflow(p_nodes jsonb, p_tenant text DEFAULT NULL::text)
-  returns TABLE(node text, job_id uuid) language plpgsql volatile security definer set search_path=pg_catalog, pg_temp;
+create function onceward.enqueue_many(p_task text, p_payloads jsonb[], p_keys text[] DEFAULT NULL::text[], p_lane text DEFAULT 'default'::text, p_priority integer DEFAULT 0, p_run_at timestamp with time zone DEFAULT NULL::timestamp with time zone, p_expires_at timestamp with time zone DEFAULT NULL::timestamp with time zone, p_timeout interval DEFAULT NULL::interval, p_key_window text DEFAULT 'live'::text, p_concurrency_key text DEFAULT NULL::text, p_concurrency_limit integer DEFAULT 1, p_max_attempts integer DEFAULT 8, p_retry jsonb DEFAULT NULL::jsonb, p_tenant text DEFAULT NULL::text, p_headers jsonb DEFAULT NULL::jsonb, p_after uuid[] DEFAULT NULL::uuid[], p_after_policy text DEFAULT 'fail'::text, p_workflow_id uuid DEFAULT NULL::uuid, p_parent_id uuid DEFAULT NULL::uuid, p_uses jsonb DEFAULT NULL::jsonb)
+  returns TABLE(job_id uuid, created boolean, answer text, until timestamp with time zone, reason text) language plpgsql volatile security definer set search_path=pg_catalog, pg_temp;
+create function onceward.enqueue_workflow(p_nodes jsonb, p_tenant text DEFAULT NULL::text, p_key text DEFAULT NULL::text, p_key_window text DEFAULT 'forever'::text)
+  returns TABLE(node text, job_id uuid, workflow_id uuid, created boolean) language plpgsql volatile security definer set search_path=pg_catalog, pg_temp;
 create function onceward.ensure_partitions(p_days_ahead integer DEFAULT 14)
   returns integer language plpgsql volatile security definer set TimeZone=UTC set lock_timeout=2s set search_path=pg_catalog, pg_temp;
-create function onceward.enter_delivery(p_kind text, p_key text, p_content jsonb, p_tenant text, p_run_at timestamp with time zone, p_expires_at timestamp with time zone, p_priority integer, p_retry jsonb, p_max_attempts integer, p_alerts_to jsonb, p_is_alert boolean)
+create function onceward.enter_delivery(p_kind text, p_key text, p_content jsonb, p_tenant text, p_run_at timestamp with time zone, p_expires_at timestamp with time zone, p_priority integer, p_retry jsonb, p_max_attempts integer, p_alerts_to jsonb, p_is_alert boolean, p_headers jsonb DEFAULT NULL::jsonb)
   returns TABLE(delivery_id uuid, created boolean) language plpgsql volatile set search_path=pg_catalog, pg_temp;
+create function onceward.enter_monitor(p_source text, p_app text, p_function text, p_spec jsonb)
+  returns text language plpgsql volatile set search_path=pg_catalog, pg_temp;
+create function onceward.enter_thresholds(p_monitor text, p_thresholds jsonb)
+  returns boolean language plpgsql volatile set search_path=pg_catalog, pg_temp;
 create function onceward.entity_text(p_entity jsonb)
   returns text language sql immutable set search_path=pg_catalog, pg_temp;
+create function onceward.entry_fields(p_entry onceward.audit_private)
+  returns text[] language sql stable set search_path=pg_catalog, pg_temp;
 create function onceward.error_record(p_task text, p_error_type text, p_message text, p_category text, p_traceback text)
   returns jsonb language sql immutable set search_path=pg_catalog, pg_temp;
 create function onceward.estimate_jobs()
   returns bigint language sql stable set search_path=pg_catalog, pg_temp;
-create function onceward.exchange(p_worker_id uuid, p_job_ids uuid[] DEFAULT '{}'::uuid[], p_epochs bigint[] DEFAULT '{}'::bigint[], p_results jsonb[] DEFAULT NULL::jsonb[], p_lanes text[] DEFAULT '{}'::text[], p_limits integer[] DEFAULT NULL::integer[], p_max integer DEFAULT 0, p_floors jsonb DEFAULT NULL::jsonb, p_sleep boolean DEFAULT false)
-  returns TABLE(outcome text, job_id uuid, epoch bigint, task text, payload jsonb, lane text, priority smallint, ready_seq bigint, attempt integer, max_attempts integer, tenant text, timeout interval, headers jsonb, key text) language plpgsql volatile security definer set lock_timeout=2s set search_path=pg_catalog, pg_temp;
+create function onceward.exchange(p_worker_id uuid, p_job_ids uuid[] DEFAULT '{}'::uuid[], p_epochs bigint[] DEFAULT '{}'::bigint[], p_results jsonb[] DEFAULT NULL::jsonb[], p_lanes text[] DEFAULT '{}'::text[], p_limits integer[] DEFAULT NULL::integer[], p_max integer DEFAULT 0, p_floors jsonb DEFAULT NULL::jsonb, p_sleep boolean DEFAULT false, p_lines jsonb DEFAULT NULL::jsonb, p_start integer DEFAULT NULL::integer)
+  returns TABLE(outcome text, job_id uuid, epoch bigint, task text, payload jsonb, lane text, priority smallint, ready_seq bigint, attempt integer, max_attempts integer, tenant text, timeout interval, headers jsonb, key text, line text) language plpgsql volatile security definer set lock_timeout=2s set search_path=pg_catalog, pg_temp;
 create function onceward.expire(p_limit integer)
   returns TABLE(expired integer, keys jsonb) language plpgsql volatile set search_path=pg_catalog, pg_temp;
+create function onceward.explain(p_job_id uuid)
+  returns TABLE(reason text, sentence text, detail jsonb, until timestamp with time zone, next_step text) language plpgsql stable security definer set search_path=pg_catalog, pg_temp;
+create function onceward.explain_lane(p_lane text DEFAULT NULL::text)
+  returns TABLE(lane text, reason text, sentence text, detail jsonb, until timestamp with time zone, next_step text) language plpgsql stable security definer set search_path=pg_catalog, pg_temp;
 create function onceward.fail(p_job_id uuid, p_epoch bigint, p_error_type text, p_message text, p_category text DEFAULT 'error'::text, p_traceback text DEFAULT NULL::text, p_permanent boolean DEFAULT false, p_retry_after interval DEFAULT NULL::interval)
   returns TABLE(state text, retry_at timestamp with time zone) language plpgsql volatile security definer set lock_timeout=2s set search_path=pg_catalog, pg_temp;
+create function onceward.fail_check(p_run_id uuid, p_error text, p_took interval DEFAULT NULL::interval)
+  returns text language sql volatile security definer set search_path=pg_catalog, pg_temp;
 create function onceward.fail_run(p_key text, p_epoch bigint, p_error text DEFAULT NULL::text, p_tenant text DEFAULT NULL::text)
   returns void language plpgsql volatile security definer set search_path=pg_catalog, pg_temp;
 create function onceward.fail_step(p_job_id uuid, p_epoch bigint, p_name text, p_error_type text, p_message text, p_kind text DEFAULT 'step'::text, p_seq integer DEFAULT 0, p_tries integer DEFAULT 1, p_took interval DEFAULT NULL::interval, p_version text DEFAULT NULL::text)
@@ -1242,6 +2594,8 @@ create function onceward.find_jobs(p_states text[] DEFAULT NULL::text[], p_lane 
   returns TABLE(id uuid, tenant text, lane text, task text, state text, priority smallint, attempt integer, max_attempts integer, created_at timestamp with time zone, run_at timestamp with time zone, started_at timestamp with time zone, finished_at timestamp with time zone, key text, error_type text, message text, note text) language sql stable set search_path=pg_catalog, pg_temp;
 create function onceward.fingerprint(p_task text, p_error_type text, p_message text)
   returns text language sql immutable set search_path=pg_catalog, pg_temp;
+create function onceward.finish_check(p_run_id uuid, p_findings jsonb, p_took interval DEFAULT NULL::interval)
+  returns text language sql volatile security definer set search_path=pg_catalog, pg_temp;
 create function onceward.finish_done(p_job_ids uuid[], p_epochs bigint[], p_results jsonb[])
   returns TABLE(job_id uuid, epoch bigint) language plpgsql volatile set enable_bitmapscan=on set enable_hashjoin=off set enable_indexonlyscan=off set enable_indexscan=off set enable_mergejoin=off set enable_nestloop=on set enable_seqscan=off set jit=off set plan_cache_mode=force_generic_plan set search_path=pg_catalog, pg_temp;
 create function onceward.finish_run(p_key text, p_epoch bigint, p_result jsonb DEFAULT NULL::jsonb, p_tenant text DEFAULT NULL::text)
@@ -1250,22 +2604,50 @@ create function onceward.finish_step(p_job_id uuid, p_epoch bigint, p_name text,
   returns void language plpgsql volatile security definer set lock_timeout=2s set search_path=pg_catalog, pg_temp;
 create function onceward.fire_slot(p_schedule onceward.schedule_private, p_slot text, p_fire_at timestamp with time zone, p_by_hand boolean DEFAULT false)
   returns onceward.tick_private language plpgsql volatile set search_path=pg_catalog, pg_temp;
+create function onceward.framed(p_fields text[])
+  returns bytea language sql immutable set search_path=pg_catalog, pg_temp;
 create function onceward.free_keys(p_job_ids uuid[])
   returns void language sql volatile set search_path=pg_catalog, pg_temp;
+create function onceward.give_back(p_uses jsonb)
+  returns void language plpgsql volatile set search_path=pg_catalog, pg_temp;
 create function onceward.give_place(p_job onceward.job_private)
   returns void language plpgsql volatile set search_path=pg_catalog, pg_temp;
 create function onceward.go_on(p_job_ids uuid[])
   returns integer language plpgsql volatile set search_path=pg_catalog, pg_temp;
+create function onceward.has_lines(p_lane text)
+  returns boolean language plpgsql stable set enable_bitmapscan=off set enable_seqscan=off set enable_sort=off set jit=off set plan_cache_mode=force_generic_plan set search_path=pg_catalog, pg_temp;
+create function onceward.has_no_tenant(p_line text)
+  returns boolean language sql immutable set search_path=pg_catalog, pg_temp;
 create function onceward.has_operators()
   returns boolean language sql stable security definer set search_path=pg_catalog, pg_temp;
+create function onceward.heads_of_lane(p_lane text)
+  returns SETOF onceward.job_private language plpgsql stable set enable_bitmapscan=off set enable_seqscan=off set enable_sort=off set jit=off set plan_cache_mode=force_generic_plan set search_path=pg_catalog, pg_temp;
 create function onceward.hear_events(p_job_ids uuid[])
   returns void language plpgsql volatile set enable_hashjoin=off set enable_mergejoin=off set enable_seqscan=off set jit=off set search_path=pg_catalog, pg_temp;
 create function onceward.heartbeat(p_worker_id uuid)
   returns TABLE(expires_at timestamp with time zone, cancel_job_ids uuid[]) language plpgsql volatile security definer set search_path=pg_catalog, pg_temp;
+create function onceward.held_tenants()
+  returns text[] language plpgsql volatile set lock_timeout=2s set search_path=pg_catalog, pg_temp;
+create function onceward.hold_lost(p_hold_id uuid)
+  returns void language plpgsql immutable set search_path=pg_catalog, pg_temp;
+create function onceward.hold_tenant(p_tenant text, p_reason text)
+  returns boolean language plpgsql volatile security definer set search_path=pg_catalog, pg_temp;
 create function onceward.id_at(p_at timestamp with time zone)
   returns uuid language sql immutable set search_path=pg_catalog, pg_temp;
 create function onceward.interval_plan(p_spec text, p_zone text)
   returns jsonb language plpgsql immutable set search_path=pg_catalog, pg_temp;
+create function onceward.is_for_no_worker(p_job onceward.job_private, p_why text)
+  returns boolean language sql stable set search_path=pg_catalog, pg_temp;
+create function onceward.is_held(p_hold onceward.hold_private)
+  returns boolean language sql stable set search_path=pg_catalog, pg_temp;
+create function onceward.is_probing(p_bucket onceward.bucket_private)
+  returns boolean language sql stable set search_path=pg_catalog, pg_temp;
+create function onceward.is_restored(p_last onceward.seal_private)
+  returns boolean language sql stable set search_path=pg_catalog, pg_temp;
+create function onceward.is_silenced(p_alert onceward.alert_private)
+  returns boolean language sql stable set search_path=pg_catalog, pg_temp;
+create function onceward.job_is_kept(p_job_id uuid, p_before timestamp with time zone)
+  returns boolean language sql stable set search_path=pg_catalog, pg_temp;
 create function onceward.jobs_of_workflow(p_workflow_id uuid)
   returns TABLE(id uuid, state text) language plpgsql stable set search_path=pg_catalog, pg_temp;
 create function onceward.join_jobs(p_job_id uuid, p_epoch bigint, p_step text, p_job_ids uuid[], p_seq integer DEFAULT 0, p_version text DEFAULT NULL::text)
@@ -1274,16 +2656,90 @@ create function onceward.key_conflict(p_task text, p_key text, p_job_id uuid)
   returns void language plpgsql immutable set search_path=pg_catalog, pg_temp;
 create function onceward.key_expiry(p_window text)
   returns timestamp with time zone language plpgsql stable set search_path=pg_catalog, pg_temp;
+create function onceward.lane_busy(p_lane text)
+  returns TABLE(workers integer, slots bigint, running bigint, tasks jsonb) language plpgsql stable set search_path=pg_catalog, pg_temp;
+create function onceward.lane_knows(p_lane text, p_task text)
+  returns boolean language sql stable set search_path=pg_catalog, pg_temp;
+create function onceward.lane_settings(p_lane onceward.lane_private)
+  returns jsonb language sql immutable set search_path=pg_catalog, pg_temp;
 create function onceward.lease_lost(p_job_id uuid, p_epoch bigint)
   returns void language plpgsql stable set search_path=pg_catalog, pg_temp;
+create function onceward.level_of(p_limit onceward.limit_private, p_bucket onceward.bucket_private)
+  returns double precision language sql stable set search_path=pg_catalog, pg_temp;
+create function onceward.limit_levels()
+  returns TABLE(limit_name text, key text, requests_left double precision, weight_left double precision, slots_held integer, next_room_at timestamp with time zone, reason text, paused_until timestamp with time zone) language sql stable security definer set search_path=pg_catalog, pg_temp;
+create function onceward.limit_now(p_limit text, p_key text DEFAULT ''::text)
+  returns TABLE(requests_left double precision, weight_left double precision, slots_held integer, next_room_at timestamp with time zone, reason text, paused_until timestamp with time zone) language plpgsql stable security definer set search_path=pg_catalog, pg_temp;
+create function onceward.limit_rate(p_limit double precision, p_burst double precision, p_period interval, p_allowance interval)
+  returns double precision language sql immutable set search_path=pg_catalog, pg_temp;
+create function onceward.limit_settings(p_limit onceward.limit_private)
+  returns jsonb language sql immutable set search_path=pg_catalog, pg_temp;
+create function onceward.limited(p_job_id uuid, p_epoch bigint, p_limit text DEFAULT NULL::text, p_retry_after interval DEFAULT '00:00:30'::interval, p_reason text DEFAULT NULL::text)
+  returns TABLE(state text, run_at timestamp with time zone) language plpgsql volatile security definer set lock_timeout=2s set search_path=pg_catalog, pg_temp;
+create function onceward.line_of(p_fair boolean, p_tenant text, p_uses jsonb)
+  returns text language plpgsql immutable set search_path=pg_catalog, pg_temp;
+create function onceward.lines_beside(p_job onceward.job_private, p_most integer, OUT lines integer, OUT tenants integer)
+  returns record language sql stable set search_path=pg_catalog, pg_temp;
+create function onceward.lines_of(p_lane text, p_after text, p_most integer)
+  returns text[] language plpgsql stable set enable_bitmapscan=off set enable_seqscan=off set enable_sort=off set jit=off set plan_cache_mode=force_generic_plan set search_path=pg_catalog, pg_temp;
+create function onceward.lines_to_look_at(p_lane text)
+  returns text[] language sql stable set search_path=pg_catalog, pg_temp;
 create function onceward.link_operator(p_hash bytea)
   returns text language sql stable security definer set search_path=pg_catalog, pg_temp;
 create function onceward.live_job(p_schedule_id uuid)
   returns uuid language sql stable set search_path=pg_catalog, pg_temp;
+create function onceward.lock_alert(p_alert_id uuid)
+  returns onceward.alert_private language plpgsql volatile set search_path=pg_catalog, pg_temp;
+create function onceward.lock_check(p_run_id uuid)
+  returns onceward.monitor_private language plpgsql volatile set search_path=pg_catalog, pg_temp;
+create function onceward.lock_hold(p_hold_id uuid)
+  returns onceward.hold_private language plpgsql volatile set search_path=pg_catalog, pg_temp;
+create function onceward.look_at_lane(p_lane text)
+  returns TABLE(ready bigint, is_more boolean, oldest_at timestamp with time zone, unknown text[], unknown_jobs bigint, next_at timestamp with time zone) language plpgsql stable set enable_bitmapscan=off set enable_seqscan=off set enable_sort=off set jit=off set search_path=pg_catalog, pg_temp;
 create function onceward.lost_run(p_tenant text, p_key text, p_epoch bigint)
   returns void language plpgsql stable set search_path=pg_catalog, pg_temp;
+create function onceward.made_at(p_id uuid)
+  returns timestamp with time zone language sql immutable set search_path=pg_catalog, pg_temp;
+create function onceward.make_append_only(p_table text)
+  returns void language plpgsql volatile set search_path=pg_catalog, pg_temp;
 create function onceward.make_due(p_job_ids uuid[])
   returns void language plpgsql volatile set search_path=pg_catalog, pg_temp;
+create function onceward.measure_lane(p_bound onceward.bound_private, p_part text)
+  returns void language plpgsql volatile set enable_bitmapscan=off set enable_seqscan=off set jit=off set plan_cache_mode=force_generic_plan set search_path=pg_catalog, pg_temp;
+create function onceward.measure_limit(p_limit onceward.limit_private)
+  returns void language plpgsql volatile set search_path=pg_catalog, pg_temp;
+create function onceward.measure_pressure()
+  returns void language plpgsql volatile set search_path=pg_catalog, pg_temp;
+create function onceward.measured_lanes()
+  returns SETOF text language sql stable set search_path=pg_catalog, pg_temp;
+create function onceward.merkle_append(p_peaks bytea[], p_size bigint, p_leaf bytea)
+  returns bytea[] language plpgsql immutable set search_path=pg_catalog, pg_temp;
+create function onceward.merkle_fold(p_peaks bytea[])
+  returns bytea language plpgsql immutable set search_path=pg_catalog, pg_temp;
+create function onceward.merkle_leaf(p_bytes bytea)
+  returns bytea language sql immutable set search_path=pg_catalog, pg_temp;
+create function onceward.merkle_node(p_left bytea, p_right bytea)
+  returns bytea language sql immutable set search_path=pg_catalog, pg_temp;
+create function onceward.merkle_root(p_leaves bytea[])
+  returns bytea language plpgsql immutable set search_path=pg_catalog, pg_temp;
+create function onceward.metrics(p_most integer DEFAULT 100000)
+  returns TABLE(name text, labels jsonb, value double precision) language plpgsql stable security definer set search_path=pg_catalog, pg_temp;
+create function onceward.metrics_of_jobs(p_most integer)
+  returns TABLE(name text, labels jsonb, value double precision) language plpgsql stable set enable_bitmapscan=off set enable_seqscan=off set jit=off set search_path=pg_catalog, pg_temp;
+create function onceward.metrics_of_lanes()
+  returns TABLE(name text, labels jsonb, value double precision) language sql stable set search_path=pg_catalog, pg_temp;
+create function onceward.metrics_of_ledgers(p_most integer)
+  returns TABLE(name text, labels jsonb, value double precision) language sql stable set enable_seqscan=off set jit=off set search_path=pg_catalog, pg_temp;
+create function onceward.metrics_of_limits(p_most integer)
+  returns TABLE(name text, labels jsonb, value double precision) language sql stable set search_path=pg_catalog, pg_temp;
+create function onceward.metrics_of_storage()
+  returns TABLE(name text, labels jsonb, value double precision) language sql stable set search_path=pg_catalog, pg_temp;
+create function onceward.metrics_of_watch(p_most integer)
+  returns TABLE(name text, labels jsonb, value double precision) language sql stable set search_path=pg_catalog, pg_temp;
+create function onceward.more_than_limit(p_name text, p_weight numeric, p_burst double precision)
+  returns void language plpgsql immutable set search_path=pg_catalog, pg_temp;
+create function onceward.nearest_task(p_task text)
+  returns text language sql stable set search_path=pg_catalog, pg_temp;
 create function onceward.new_id()
   returns uuid language sql volatile;
 create function onceward.new_ids(p_count integer)
@@ -1292,11 +2748,21 @@ create function onceward.next_day(p_plan jsonb, p_day date)
   returns date language plpgsql immutable set search_path=pg_catalog, pg_temp;
 create function onceward.next_ticks(p_spec text, p_zone text DEFAULT NULL::text, p_after timestamp with time zone DEFAULT NULL::timestamp with time zone, p_count integer DEFAULT 10)
   returns TABLE(slot text, fire_at timestamp with time zone) language plpgsql stable security definer set search_path=pg_catalog, pg_temp;
+create function onceward.no_such_alert(p_alert_id uuid)
+  returns void language plpgsql immutable set search_path=pg_catalog, pg_temp;
+create function onceward.no_such_channel(p_name text)
+  returns void language plpgsql stable set search_path=pg_catalog, pg_temp;
 create function onceward.no_such_delivery(p_delivery_id uuid)
+  returns void language plpgsql immutable set search_path=pg_catalog, pg_temp;
+create function onceward.no_such_entry(p_seq bigint)
   returns void language plpgsql immutable set search_path=pg_catalog, pg_temp;
 create function onceward.no_such_job(p_job_id uuid)
   returns void language plpgsql immutable set search_path=pg_catalog, pg_temp;
 create function onceward.no_such_lane(p_name text)
+  returns void language plpgsql stable set search_path=pg_catalog, pg_temp;
+create function onceward.no_such_limit(p_name text)
+  returns void language plpgsql stable set search_path=pg_catalog, pg_temp;
+create function onceward.no_such_monitor(p_name text)
   returns void language plpgsql stable set search_path=pg_catalog, pg_temp;
 create function onceward.no_such_operator(p_name text)
   returns void language plpgsql stable set search_path=pg_catalog, pg_temp;
@@ -1308,24 +2774,46 @@ create function onceward.node_order(p_nodes jsonb)
   returns text[] language plpgsql immutable set search_path=pg_catalog, pg_temp;
 create function onceward.note_tick(p_tick onceward.tick_private)
   returns void language sql volatile set search_path=pg_catalog, pg_temp;
+create function onceward.notify_channels(p_monitor onceward.monitor_private, p_alert onceward.alert_private, p_event text)
+  returns integer language plpgsql volatile set search_path=pg_catalog, pg_temp;
 create function onceward.now()
   returns timestamp with time zone language sql stable;
 create function onceward.offset_change(p_zone text, p_before timestamp with time zone, p_after timestamp with time zone)
   returns timestamp with time zone language plpgsql stable set search_path=pg_catalog, pg_temp;
+create function onceward.old_days(p_parent text, p_before timestamp with time zone)
+  returns TABLE(name text, from_id uuid, to_id uuid) language sql stable set TimeZone=UTC set search_path=pg_catalog, pg_temp;
+create function onceward.oldest_ready(p_lane text)
+  returns timestamp with time zone language sql stable set search_path=pg_catalog, pg_temp;
+create function onceward.open_circles(p_job_ids uuid[])
+  returns integer language plpgsql volatile set enable_hashjoin=off set enable_mergejoin=off set enable_seqscan=off set jit=off set search_path=pg_catalog, pg_temp;
 create function onceward.operator_named(p_name text)
   returns TABLE(name text, role text, tenant text) language plpgsql volatile security definer set search_path=pg_catalog, pg_temp;
+create function onceward.operator_settings(p_operator onceward.operator_private)
+  returns jsonb language sql immutable set search_path=pg_catalog, pg_temp;
 create function onceward.operators()
   returns TABLE(name text, role text, tenant text, created_at timestamp with time zone, created_by text, seen_at timestamp with time zone, disabled_at timestamp with time zone, sessions bigint) language plpgsql stable security definer set search_path=pg_catalog, pg_temp;
 create function onceward.outcomes_of(p_job_id uuid, p_epoch bigint, p_job_ids uuid[])
   returns TABLE(job_id uuid, state text, result jsonb, error jsonb) language plpgsql volatile security definer set search_path=pg_catalog, pg_temp;
+create function onceward.pause_bucket(p_limit text, p_for interval, p_key text, p_reason text)
+  returns timestamp with time zone language plpgsql volatile set search_path=pg_catalog, pg_temp;
 create function onceward.pause_lane(p_name text, p_reason text DEFAULT NULL::text)
   returns boolean language plpgsql volatile security definer set search_path=pg_catalog, pg_temp;
+create function onceward.pause_limit(p_limit text, p_for interval, p_key text DEFAULT ''::text, p_reason text DEFAULT NULL::text)
+  returns timestamp with time zone language plpgsql volatile security definer set lock_timeout=2s set search_path=pg_catalog, pg_temp;
 create function onceward.pause_schedule(p_name text, p_reason text DEFAULT NULL::text, p_tenant text DEFAULT NULL::text)
   returns boolean language plpgsql volatile security definer set search_path=pg_catalog, pg_temp;
+create function onceward.paused_since(p_bucket text)
+  returns timestamp with time zone language sql stable set search_path=pg_catalog, pg_temp;
 create function onceward.payload_too_large(p_payload jsonb, p_cap integer, p_lane text)
   returns void language plpgsql immutable set search_path=pg_catalog, pg_temp;
+create function onceward.pin_severity(p_thresholds jsonb, p_age numeric, p_transactions bigint)
+  returns text language sql immutable set search_path=pg_catalog, pg_temp;
+create function onceward.pins()
+  returns TABLE(kind text, name text, who text, state text, transactions bigint, since timestamp with time zone) language sql stable set search_path=pg_catalog, pg_temp;
 create function onceward.plan_ticks(p_plan jsonb, p_after timestamp with time zone, p_until timestamp with time zone, p_limit integer, p_skip bigint DEFAULT 0)
   returns TABLE(slot text, fire_at timestamp with time zone) language plpgsql stable set search_path=pg_catalog, pg_temp;
+create function onceward.pressure_on(p_lane text, p_tenant text, p_uses jsonb, p_task text, p_key text)
+  returns TABLE(answer text, until timestamp with time zone, reason text) language plpgsql stable set search_path=pg_catalog, pg_temp;
 create function onceward.progress(p_job_id uuid, p_epoch bigint, p_progress jsonb)
   returns void language plpgsql volatile security definer set search_path=pg_catalog, pg_temp;
 create function onceward.promote(p_limit integer DEFAULT 1000)
@@ -1334,20 +2822,46 @@ create function onceward.pulse()
   returns text language sql stable set search_path=pg_catalog, pg_temp;
 create function onceward.put_schedule(p_row onceward.schedule_private)
   returns TABLE(outcome text, next_slot text, next_at timestamp with time zone) language plpgsql volatile set search_path=pg_catalog, pg_temp;
+create function onceward.quotas(p_lane text, p_lines text[], p_max integer)
+  returns integer[] language sql stable set search_path=pg_catalog, pg_temp;
+create function onceward.read_findings(p_monitor onceward.monitor_private, p_findings jsonb)
+  returns jsonb language plpgsql immutable set search_path=pg_catalog, pg_temp;
 create function onceward.read_schedule(p_item jsonb)
   returns onceward.schedule_private language plpgsql stable set search_path=pg_catalog, pg_temp;
 create function onceward.read_spec(p_spec text, p_zone text)
   returns jsonb language plpgsql stable set DateStyle=ISO, YMD set IntervalStyle=postgres set TimeZone=UTC set search_path=pg_catalog, pg_temp;
+create function onceward.ready_heads()
+  returns TABLE(lane text, job_id uuid, since timestamp with time zone) language plpgsql stable set search_path=pg_catalog, pg_temp;
+create function onceward.reason_of_lane(p_lane onceward.lane_private)
+  returns TABLE(reason text, sentence text, detail jsonb, until timestamp with time zone, next_step text) language plpgsql stable set search_path=pg_catalog, pg_temp;
+create function onceward.reasons(p_job onceward.job_private)
+  returns TABLE(reason text, sentence text, detail jsonb, until timestamp with time zone, next_step text) language plpgsql stable set search_path=pg_catalog, pg_temp;
 create function onceward.receive_event(p_job_id uuid, p_epoch bigint, p_step text, p_event text, p_seq integer DEFAULT 0, p_version text DEFAULT NULL::text)
   returns TABLE(state text, payload jsonb) language plpgsql volatile security definer set lock_timeout=2s set search_path=pg_catalog, pg_temp;
+create function onceward.recent_ends(p_window numeric)
+  returns TABLE(tenant text, task text, done bigint, failed bigint, dead bigint) language plpgsql stable set search_path=pg_catalog, pg_temp;
 create function onceward.recheck(p_limit integer, OUT more boolean, OUT freed integer)
   returns record language plpgsql volatile set search_path=pg_catalog, pg_temp;
 create function onceward.record_attempt(p_job onceward.job_private, p_outcome text, p_error jsonb, p_retry_at timestamp with time zone)
   returns void language sql volatile set search_path=pg_catalog, pg_temp;
+create function onceward.record_checkpoint(p_number bigint, p_head bytea, p_where text, p_key text DEFAULT NULL::text)
+  returns bigint language plpgsql volatile security definer set search_path=pg_catalog, pg_temp;
+create function onceward.record_event(p_kind text, p_message text DEFAULT NULL::text, p_entity_type text DEFAULT NULL::text, p_entity_id text DEFAULT NULL::text, p_before jsonb DEFAULT NULL::jsonb, p_after jsonb DEFAULT NULL::jsonb, p_meta jsonb DEFAULT NULL::jsonb, p_job_id uuid DEFAULT NULL::uuid, p_actor text DEFAULT NULL::text, p_tenant text DEFAULT NULL::text)
+  returns bigint language plpgsql volatile security definer set search_path=pg_catalog, pg_temp;
+create function onceward.refilled(p_level double precision, p_burst double precision, p_rate double precision, p_since timestamp with time zone, p_now timestamp with time zone)
+  returns double precision language sql immutable set search_path=pg_catalog, pg_temp;
+create function onceward.refuse_change()
+  returns trigger language plpgsql volatile set search_path=pg_catalog, pg_temp;
 create function onceward.register_worker(p_name text, p_lanes text[] DEFAULT ARRAY['default'::text], p_tasks text[] DEFAULT '{}'::text[], p_lease interval DEFAULT '00:00:30'::interval, p_host text DEFAULT 'unknown'::text, p_pid bigint DEFAULT NULL::bigint, p_version text DEFAULT NULL::text, p_concurrency integer DEFAULT 1)
   returns uuid language plpgsql volatile security definer set search_path=pg_catalog, pg_temp;
-create function onceward.release(p_worker_id uuid, p_job_ids uuid[] DEFAULT NULL::uuid[], p_epochs bigint[] DEFAULT NULL::bigint[])
+create function onceward.release(p_worker_id uuid, p_job_ids uuid[] DEFAULT NULL::uuid[], p_epochs bigint[] DEFAULT NULL::bigint[], p_unstarted boolean DEFAULT false)
   returns integer language plpgsql volatile security definer set lock_timeout=2s set search_path=pg_catalog, pg_temp;
+create function onceward.release_hold(p_hold_id uuid)
+  returns boolean language plpgsql volatile security definer set lock_timeout=2s set search_path=pg_catalog, pg_temp;
+create function onceward.release_tenant(p_tenant text, p_reason text)
+  returns boolean language plpgsql volatile security definer set search_path=pg_catalog, pg_temp;
+create function onceward.remove_rows(p_table text, p_may_go text, p_order text, p_before timestamp with time zone, p_held text[], p_limit integer, p_dry_run boolean, p_range text DEFAULT 'true'::text)
+  returns bigint language plpgsql volatile set search_path=pg_catalog, pg_temp;
 create function onceward.renew_run(p_key text, p_epoch bigint, p_lease interval DEFAULT '00:05:00'::interval, p_tenant text DEFAULT NULL::text)
   returns timestamp with time zone language plpgsql volatile security definer set search_path=pg_catalog, pg_temp;
 create function onceward.requeue(p_job_id uuid, p_payload jsonb DEFAULT NULL::jsonb, p_run_at timestamp with time zone DEFAULT NULL::timestamp with time zone)
@@ -1362,16 +2876,38 @@ create function onceward.resolve(p_job_id uuid, p_note text, p_override boolean 
   returns void language plpgsql volatile security definer set search_path=pg_catalog, pg_temp;
 create function onceward.resume_lane(p_name text)
   returns boolean language plpgsql volatile security definer set search_path=pg_catalog, pg_temp;
+create function onceward.resume_limit(p_limit text, p_key text DEFAULT ''::text)
+  returns boolean language plpgsql volatile security definer set lock_timeout=2s set search_path=pg_catalog, pg_temp;
 create function onceward.resume_schedule(p_name text, p_tenant text DEFAULT NULL::text)
   returns boolean language plpgsql volatile security definer set search_path=pg_catalog, pg_temp;
+create function onceward.retain(p_kind text DEFAULT NULL::text, p_dry_run boolean DEFAULT false, p_limit integer DEFAULT 10000)
+  returns TABLE(kind text, before timestamp with time zone, row_count bigint, partitions text[], more boolean, note text) language plpgsql volatile security definer set search_path=pg_catalog, pg_temp;
+create function onceward.retain_audit(p_before timestamp with time zone, p_held text[], p_dry_run boolean)
+  returns TABLE(row_count bigint, partitions text[], more boolean, note text) language plpgsql volatile set TimeZone=UTC set lock_timeout=100ms set search_path=pg_catalog, pg_temp;
+create function onceward.retain_days(p_kind text, p_parent text, p_key text, p_may_go text, p_before timestamp with time zone, p_held text[], p_limit integer, p_dry_run boolean)
+  returns TABLE(row_count bigint, partitions text[], more boolean, note text) language plpgsql volatile set lock_timeout=100ms set search_path=pg_catalog, pg_temp;
+create function onceward.retain_due(p_limit integer DEFAULT 10000)
+  returns TABLE(kind text, before timestamp with time zone, row_count bigint, partitions text[], more boolean, note text) language plpgsql volatile security definer set search_path=pg_catalog, pg_temp;
+create function onceward.retain_kind(p_kind text, p_dry_run boolean, p_limit integer)
+  returns TABLE(kind text, before timestamp with time zone, row_count bigint, partitions text[], more boolean, note text) language plpgsql volatile set search_path=pg_catalog, pg_temp;
+create function onceward.retention_kinds()
+  returns TABLE(kind text, rows_of text, day_of text, may_go text, in_order_of text, keep interval, least_keep interval, description text) language sql immutable set search_path=pg_catalog, pg_temp;
 create function onceward.retire_worker(p_worker_id uuid)
   returns integer language plpgsql volatile security definer set search_path=pg_catalog, pg_temp;
 create function onceward.retry_wait(p_retry jsonb, p_attempt integer)
   returns interval language plpgsql volatile set search_path=pg_catalog, pg_temp;
 create function onceward.revoke_token(p_id uuid)
   returns boolean language plpgsql volatile security definer set search_path=pg_catalog, pg_temp;
+create function onceward.room_in_line(p_lane text, p_line text, OUT wait interval, OUT allowance interval, OUT reason text)
+  returns record language plpgsql stable set search_path=pg_catalog, pg_temp;
+create function onceward.room_of(p_limit onceward.limit_private, p_bucket onceward.bucket_private, p_weight double precision, OUT most integer, OUT weight double precision, OUT wait interval, OUT reason text)
+  returns record language plpgsql stable set search_path=pg_catalog, pg_temp;
+create function onceward.run_check(p_run_id uuid)
+  returns text language plpgsql volatile security definer set lock_timeout=2s set search_path=pg_catalog, pg_temp;
 create function onceward.run_key(p_function text, p_tenant text, p_grain text DEFAULT 'day'::text, p_entity jsonb DEFAULT NULL::jsonb, p_at timestamp with time zone DEFAULT NULL::timestamp with time zone, p_zone text DEFAULT 'UTC'::text)
   returns text language plpgsql stable security definer set search_path=pg_catalog, pg_temp;
+create function onceward.run_monitor(p_name text)
+  returns TABLE(run_id uuid, status text, findings integer, error text) language plpgsql volatile security definer set search_path=pg_catalog, pg_temp;
 create function onceward.run_now(p_job_id uuid)
   returns text language plpgsql volatile security definer set search_path=pg_catalog, pg_temp;
 create function onceward.run_schedule_now(p_name text, p_tenant text DEFAULT NULL::text)
@@ -1380,25 +2916,65 @@ create function onceward.scan_end(p_states text[] DEFAULT NULL::text[], p_since 
   returns uuid language sql stable set search_path=pg_catalog, pg_temp;
 create function onceward.schedule_for_update(p_name text, p_tenant text)
   returns onceward.schedule_private language plpgsql volatile set search_path=pg_catalog, pg_temp;
+create function onceward.schedule_settings(p_row onceward.schedule_private)
+  returns jsonb language sql immutable set search_path=pg_catalog, pg_temp;
+create function onceward.seal(p_limit integer DEFAULT 10000, p_every interval DEFAULT '00:00:00'::interval)
+  returns TABLE(seals integer, entries integer, more boolean) language plpgsql volatile security definer set TimeZone=UTC set enable_bitmapscan=off set enable_seqscan=off set jit=off set search_path=pg_catalog, pg_temp;
+create function onceward.seal_fields(p_seal onceward.seal_private)
+  returns text[] language sql stable set search_path=pg_catalog, pg_temp;
+create function onceward.seal_of(p_seq bigint)
+  returns TABLE(number bigint, place integer, seqs bigint[], leaves bytea, fields text[]) language plpgsql stable security definer set TimeZone=UTC set search_path=pg_catalog, pg_temp;
+create function onceward.seal_page(p_after bigint, p_limit integer DEFAULT 1000)
+  returns TABLE(number bigint, fields text[], head bytea, peaks bytea[]) language plpgsql stable security definer set search_path=pg_catalog, pg_temp;
+create function onceward.seconds_of(p_span interval)
+  returns numeric language sql immutable set search_path=pg_catalog, pg_temp;
+create function onceward.see_finding(p_monitor onceward.monitor_private, p_finding jsonb, p_hold_for interval)
+  returns uuid language plpgsql volatile set search_path=pg_catalog, pg_temp;
 create function onceward.sees_all_tenants()
+  returns boolean language sql stable set search_path=pg_catalog, pg_temp;
+create function onceward.sees_tenant(p_tenant text)
   returns boolean language sql stable set search_path=pg_catalog, pg_temp;
 create function onceward.session_operator(p_hash bytea)
   returns TABLE(name text, role text, tenant text) language plpgsql volatile security definer set search_path=pg_catalog, pg_temp;
+create function onceward.set_bound(p_lane text, p_max_depth bigint DEFAULT NULL::bigint, p_max_age interval DEFAULT NULL::interval, p_max_bytes bigint DEFAULT NULL::bigint, p_over text DEFAULT 'signal'::text, p_tenant text DEFAULT ''::text, p_defer_by interval DEFAULT '00:01:00'::interval)
+  returns void language plpgsql volatile security definer set search_path=pg_catalog, pg_temp;
+create function onceward.set_limit(p_name text, p_requests integer DEFAULT NULL::integer, p_period interval DEFAULT '00:01:00'::interval, p_weight bigint DEFAULT NULL::bigint, p_weight_period interval DEFAULT NULL::interval, p_slots integer DEFAULT NULL::integer, p_burst integer DEFAULT NULL::integer, p_weight_burst bigint DEFAULT NULL::bigint, p_allowance interval DEFAULT NULL::interval, p_per_key boolean DEFAULT false, p_threshold double precision DEFAULT 0.8, p_over text DEFAULT 'accept'::text)
+  returns boolean language plpgsql volatile security definer set search_path=pg_catalog, pg_temp;
+create function onceward.set_monitor(p_name text, p_thresholds jsonb DEFAULT '{}'::jsonb, p_every interval DEFAULT NULL::interval, p_severity text DEFAULT NULL::text, p_hold_for interval DEFAULT NULL::interval, p_clear_after interval DEFAULT NULL::interval, p_remind_every interval DEFAULT NULL::interval, p_timeout interval DEFAULT NULL::interval, p_errors_allowed integer DEFAULT NULL::integer, p_channels text[] DEFAULT NULL::text[])
+  returns void language plpgsql volatile security definer set search_path=pg_catalog, pg_temp;
 create function onceward.set_resolve_check(p_task text, p_check regprocedure)
   returns void language plpgsql volatile set search_path=pg_catalog, pg_temp;
+create function onceward.set_retention(p_kind text, p_keep interval)
+  returns void language plpgsql volatile security definer set search_path=pg_catalog, pg_temp;
+create function onceward.set_share(p_lane text, p_tenant text, p_share integer)
+  returns void language plpgsql volatile security definer set search_path=pg_catalog, pg_temp;
+create function onceward.settings_of_monitor(p_name text)
+  returns jsonb language sql stable set search_path=pg_catalog, pg_temp;
+create function onceward.settle(p_job_id uuid, p_epoch bigint, p_limit text, p_weight bigint)
+  returns void language plpgsql volatile security definer set lock_timeout=2s set search_path=pg_catalog, pg_temp;
 create function onceward.settle_delivery(p_job_id uuid, p_epoch bigint, p_outcome text, p_provider_ref text DEFAULT NULL::text, p_error_type text DEFAULT NULL::text, p_category text DEFAULT NULL::text, p_message text DEFAULT NULL::text, p_retry_after interval DEFAULT NULL::interval, p_unclear boolean DEFAULT false, p_cleared boolean DEFAULT false)
   returns TABLE(state text, next_try_at timestamp with time zone) language plpgsql volatile security definer set lock_timeout=2s set search_path=pg_catalog, pg_temp;
+create function onceward.settle_hold(p_hold_id uuid, p_weight bigint)
+  returns void language plpgsql volatile security definer set lock_timeout=2s set search_path=pg_catalog, pg_temp;
+create function onceward.severity_at(p_value numeric, p_warning numeric, p_critical numeric)
+  returns text language sql immutable set search_path=pg_catalog, pg_temp;
+create function onceward.severity_rank(p_severity text)
+  returns integer language sql immutable set search_path=pg_catalog, pg_temp;
 create function onceward.share(p_text text)
   returns double precision language sql immutable set search_path=pg_catalog, pg_temp;
 create function onceward.shown(p_value text)
   returns text language sql immutable set search_path=pg_catalog, pg_temp;
+create function onceward.silence_alerts(p_until timestamp with time zone, p_reason text, p_alert_id uuid DEFAULT NULL::uuid, p_monitor text DEFAULT NULL::text, p_tenant text DEFAULT NULL::text, p_key text DEFAULT NULL::text)
+  returns uuid language plpgsql volatile security definer set search_path=pg_catalog, pg_temp;
 create function onceward.sleep(p_job_id uuid, p_epoch bigint, p_step text, p_delay interval, p_seq integer DEFAULT 0, p_version text DEFAULT NULL::text)
   returns timestamp with time zone language plpgsql volatile security definer set lock_timeout=2s set search_path=pg_catalog, pg_temp;
 create function onceward.slot_text(p_local timestamp without time zone, p_at timestamp with time zone, p_with_offset boolean)
   returns text language sql immutable set search_path=pg_catalog, pg_temp;
 create function onceward.snooze(p_job_id uuid, p_epoch bigint, p_delay interval, p_reason text DEFAULT NULL::text, p_counted boolean DEFAULT true)
   returns TABLE(state text, run_at timestamp with time zone) language plpgsql volatile security definer set lock_timeout=2s set search_path=pg_catalog, pg_temp;
-create function onceward.spawn(p_job_id uuid, p_epoch bigint, p_step text, p_task text, p_payloads jsonb[], p_lane text DEFAULT 'default'::text, p_priority integer DEFAULT 0, p_max_attempts integer DEFAULT 8, p_retry jsonb DEFAULT NULL::jsonb, p_timeout interval DEFAULT NULL::interval, p_seq integer DEFAULT 0, p_version text DEFAULT NULL::text)
+create function onceward.span_text(p_seconds numeric)
+  returns text language sql immutable set search_path=pg_catalog, pg_temp;
+create function onceward.spawn(p_job_id uuid, p_epoch bigint, p_step text, p_task text, p_payloads jsonb[], p_lane text DEFAULT 'default'::text, p_priority integer DEFAULT 0, p_max_attempts integer DEFAULT 8, p_retry jsonb DEFAULT NULL::jsonb, p_timeout interval DEFAULT NULL::interval, p_seq integer DEFAULT 0, p_version text DEFAULT NULL::text, p_uses jsonb DEFAULT NULL::jsonb, p_headers jsonb DEFAULT NULL::jsonb)
   returns uuid[] language plpgsql volatile security definer set lock_timeout=2s set search_path=pg_catalog, pg_temp;
 create function onceward.spread_events(p_events jsonb, p_limit integer)
   returns boolean language plpgsql volatile set enable_hashjoin=off set enable_mergejoin=off set enable_seqscan=off set jit=off set search_path=pg_catalog, pg_temp;
@@ -1406,8 +2982,14 @@ create function onceward.step_is_done(p_job_id uuid, p_name text)
   returns void language plpgsql immutable set search_path=pg_catalog, pg_temp;
 create function onceward.steps_of(p_job_id uuid, p_epoch bigint)
   returns TABLE(name text, kind text, state text, result jsonb, is_over boolean, version text) language plpgsql volatile security definer set search_path=pg_catalog, pg_temp;
+create function onceward.stops_of_lane(p_lane text, OUT lines integer, OUT stopped integer, OUT limits jsonb, OUT told text, OUT next_at timestamp with time zone)
+  returns record language plpgsql stable set search_path=pg_catalog, pg_temp;
+create function onceward.stops_of_line(p_lane text, p_line text)
+  returns TABLE(limit_name text, key text, why text, next_at timestamp with time zone, detail jsonb) language plpgsql stable set search_path=pg_catalog, pg_temp;
 create function onceward.suspend(p_job_id uuid, p_epoch bigint)
   returns onceward.job_private language plpgsql volatile set search_path=pg_catalog, pg_temp;
+create function onceward.take(p_limit onceward.limit_private, p_key text, p_requests double precision, p_weight double precision, p_probe uuid, p_epoch bigint)
+  returns void language sql volatile set search_path=pg_catalog, pg_temp;
 create function onceward.take_key(p_tenant text, p_task text, p_key text, p_window text, p_job_id uuid, p_payload jsonb)
   returns uuid language plpgsql volatile set search_path=pg_catalog, pg_temp;
 create function onceward.take_keys(p_tenant text, p_task text, p_keys text[], p_window text, p_job_ids uuid[], p_payloads jsonb[])
@@ -1418,6 +3000,12 @@ create function onceward.tell_ended(p_job_ids uuid[], p_limit integer, OUT more 
   returns record language plpgsql volatile set search_path=pg_catalog, pg_temp;
 create function onceward.tenant_for(p_tenant text)
   returns text language plpgsql stable set search_path=pg_catalog, pg_temp;
+create function onceward.tenant_of_line(p_line text)
+  returns text language sql immutable set search_path=pg_catalog, pg_temp;
+create function onceward.test_channel(p_name text)
+  returns uuid language plpgsql volatile security definer set search_path=pg_catalog, pg_temp;
+create function onceward.thresholds_of(p_monitor text)
+  returns jsonb language sql stable set search_path=pg_catalog, pg_temp;
 create function onceward.tick(p_limit integer DEFAULT 100)
   returns TABLE(fired integer, missed bigint, skipped integer, next_at timestamp with time zone, next_in interval) language plpgsql volatile security definer set search_path=pg_catalog, pg_temp;
 create function onceward.tick_schedule(p_schedule onceward.schedule_private)
@@ -1430,18 +3018,82 @@ create function onceward.token_scopes(p_hash bytea)
   returns TABLE(id uuid, name text, scopes text[], tenant text) language plpgsql volatile security definer set search_path=pg_catalog, pg_temp;
 create function onceward.tokens()
   returns TABLE(id uuid, name text, scopes text[], tenant text, created_at timestamp with time zone, created_by text, expires_at timestamp with time zone, seen_at timestamp with time zone, revoked_at timestamp with time zone, revoked_by text) language plpgsql stable security definer set search_path=pg_catalog, pg_temp;
+create function onceward.told(p_at timestamp with time zone)
+  returns text language sql stable set search_path=pg_catalog, pg_temp;
+create function onceward.told_busy(p_workers integer, p_slots bigint, p_running bigint, p_tasks jsonb)
+  returns text language sql immutable set search_path=pg_catalog, pg_temp;
+create function onceward.told_error(p_error jsonb)
+  returns text language sql immutable set search_path=pg_catalog, pg_temp;
+create function onceward.told_lines(p_lines integer, p_tenants integer, p_most integer)
+  returns text language sql immutable set search_path=pg_catalog, pg_temp;
+create function onceward.told_pressure(p_lane text)
+  returns text language sql stable set search_path=pg_catalog, pg_temp;
+create function onceward.told_span(p_span interval)
+  returns text language sql immutable set search_path=pg_catalog, pg_temp;
+create function onceward.told_stop(p_limit text, p_key text, p_why text, p_detail jsonb)
+  returns text language sql stable set search_path=pg_catalog, pg_temp;
+create function onceward.told_text(p_text text)
+  returns text language sql immutable set search_path=pg_catalog, pg_temp;
+create function onceward.told_word(p_name text)
+  returns text language sql immutable set search_path=pg_catalog, pg_temp;
+create function onceward.try_bucket(p_limit text, p_key text)
+  returns onceward.bucket_private language plpgsql volatile set search_path=pg_catalog, pg_temp;
 create function onceward.unarchive(p_job_id uuid)
-  returns void language plpgsql volatile set search_path=pg_catalog, pg_temp;
+  returns text language plpgsql volatile set search_path=pg_catalog, pg_temp;
+create function onceward.unsealed(p_most integer, OUT entries bigint, OUT since timestamp with time zone, OUT held bigint)
+  returns record language plpgsql stable set enable_bitmapscan=off set enable_seqscan=off set jit=off set search_path=pg_catalog, pg_temp;
 create function onceward.use_link(p_hash bytea, p_session_hash bytea)
   returns text language plpgsql volatile security definer set search_path=pg_catalog, pg_temp;
+create function onceward.uses_in(p_uses jsonb)
+  returns TABLE(name text, key text, weight double precision) language sql immutable set search_path=pg_catalog, pg_temp;
+create function onceward.uses_of_line(p_lane text, p_line text)
+  returns jsonb language plpgsql stable set enable_bitmapscan=off set enable_seqscan=off set enable_sort=off set jit=off set plan_cache_mode=force_generic_plan set search_path=pg_catalog, pg_temp;
 create function onceward.verify_dependencies(p_job_ids uuid[], OUT seen integer, OUT freed integer)
   returns record language plpgsql volatile set enable_hashjoin=off set enable_mergejoin=off set enable_seqscan=off set jit=off set search_path=pg_catalog, pg_temp;
 create function onceward.wait_event(p_job_id uuid, p_epoch bigint, p_step text, p_event text, p_timeout interval DEFAULT NULL::interval, p_seq integer DEFAULT 0, p_version text DEFAULT NULL::text)
   returns timestamp with time zone language plpgsql volatile security definer set lock_timeout=2s set search_path=pg_catalog, pg_temp;
 create function onceward.wake(p_lanes text[])
   returns void language sql volatile set search_path=pg_catalog, pg_temp;
+create function onceward.why_audit_stays(p_before date, p_held text[])
+  returns TABLE(why text, hint text) language plpgsql stable set TimeZone=UTC set search_path=pg_catalog, pg_temp;
+create function onceward.why_cancelling(p_job onceward.job_private)
+  returns TABLE(reason text, sentence text, detail jsonb, until timestamp with time zone, next_step text) language sql stable set search_path=pg_catalog, pg_temp;
+create function onceward.why_dead_letter(p_job onceward.job_private)
+  returns TABLE(reason text, sentence text, detail jsonb, until timestamp with time zone, next_step text) language sql stable set search_path=pg_catalog, pg_temp;
+create function onceward.why_ended(p_job onceward.archive_private)
+  returns TABLE(reason text, sentence text, detail jsonb, until timestamp with time zone, next_step text) language sql stable set search_path=pg_catalog, pg_temp;
+create function onceward.why_expired(p_job onceward.job_private)
+  returns TABLE(reason text, sentence text, detail jsonb, until timestamp with time zone, next_step text) language sql stable set search_path=pg_catalog, pg_temp;
+create function onceward.why_lane_paused(p_job onceward.job_private)
+  returns TABLE(reason text, sentence text, detail jsonb, until timestamp with time zone, next_step text) language sql stable set search_path=pg_catalog, pg_temp;
+create function onceward.why_lease_over(p_job onceward.job_private)
+  returns TABLE(reason text, sentence text, detail jsonb, until timestamp with time zone, next_step text) language plpgsql stable set search_path=pg_catalog, pg_temp;
+create function onceward.why_new_version(p_job onceward.job_private)
+  returns TABLE(reason text, sentence text, detail jsonb, until timestamp with time zone, next_step text) language sql stable set search_path=pg_catalog, pg_temp;
+create function onceward.why_no_worker(p_job onceward.job_private)
+  returns TABLE(reason text, sentence text, detail jsonb, until timestamp with time zone, next_step text) language sql stable set search_path=pg_catalog, pg_temp;
+create function onceward.why_no_worker_for_task(p_job onceward.job_private)
+  returns TABLE(reason text, sentence text, detail jsonb, until timestamp with time zone, next_step text) language plpgsql stable set search_path=pg_catalog, pg_temp;
+create function onceward.why_running(p_job onceward.job_private)
+  returns TABLE(reason text, sentence text, detail jsonb, until timestamp with time zone, next_step text) language sql stable set search_path=pg_catalog, pg_temp;
+create function onceward.why_turn(p_job onceward.job_private)
+  returns TABLE(reason text, sentence text, detail jsonb, until timestamp with time zone, next_step text) language plpgsql stable set search_path=pg_catalog, pg_temp;
+create function onceward.why_unknown(p_job_id uuid)
+  returns TABLE(reason text, sentence text, detail jsonb, until timestamp with time zone, next_step text) language plpgsql stable set search_path=pg_catalog, pg_temp;
+create function onceward.why_waits_for_event(p_job onceward.job_private)
+  returns TABLE(reason text, sentence text, detail jsonb, until timestamp with time zone, next_step text) language sql stable set search_path=pg_catalog, pg_temp;
+create function onceward.why_waits_for_jobs(p_job onceward.job_private)
+  returns TABLE(reason text, sentence text, detail jsonb, until timestamp with time zone, next_step text) language plpgsql stable set search_path=pg_catalog, pg_temp;
+create function onceward.why_waits_for_key(p_job onceward.job_private)
+  returns TABLE(reason text, sentence text, detail jsonb, until timestamp with time zone, next_step text) language plpgsql stable set search_path=pg_catalog, pg_temp;
+create function onceward.why_waits_for_limit(p_job onceward.job_private)
+  returns TABLE(reason text, sentence text, detail jsonb, until timestamp with time zone, next_step text) language plpgsql stable set search_path=pg_catalog, pg_temp;
+create function onceward.why_waits_for_time(p_job onceward.job_private)
+  returns TABLE(reason text, sentence text, detail jsonb, until timestamp with time zone, next_step text) language plpgsql stable set search_path=pg_catalog, pg_temp;
 create function onceward.worker_is_live(p_worker_id uuid)
   returns boolean language sql stable set search_path=pg_catalog, pg_temp;
+create function onceward.write_limit(p_name text, p_limit jsonb, p_source text)
+  returns boolean language plpgsql volatile set search_path=pg_catalog, pg_temp;
 create function onceward.write_step(p_job_id uuid, p_epoch bigint, p_name text, p_kind text, p_state text, p_seq integer, p_tries integer, p_took interval, p_until timestamp with time zone, p_result jsonb, p_error jsonb, p_version text)
   returns onceward.job_private language plpgsql volatile set search_path=pg_catalog, pg_temp;
 create function onceward.wrong_delivery_state(p_action text, p_delivery_id uuid, p_state text, p_hint text)
@@ -1451,6 +3103,10 @@ create function onceward.wrong_state(p_action text, p_job_id uuid, p_state text,
 
 -- grants
 
+grant execute on function onceward.ack_alert(uuid,text) to onceward_operator;
+grant execute on function onceward.acquire(text,text,integer,bigint,interval) to onceward_operator;
+grant execute on function onceward.acquire(text,text,integer,bigint,interval) to onceward_producer;
+grant execute on function onceward.acquire(text,text,integer,bigint,interval) to onceward_worker;
 grant execute on function onceward.activity(integer,integer) to onceward_auditor;
 grant execute on function onceward.activity(integer,integer) to onceward_operator;
 grant execute on function onceward.activity(integer,integer) to onceward_producer;
@@ -1459,16 +3115,30 @@ grant execute on function onceward.actor() to onceward_auditor;
 grant execute on function onceward.actor() to onceward_operator;
 grant execute on function onceward.actor() to onceward_producer;
 grant execute on function onceward.actor() to onceward_worker;
-grant execute on function onceward.add_lane(text,integer,integer) to onceward_operator;
+grant execute on function onceward.add_channel(text,text,jsonb,text,text) to onceward_operator;
+grant execute on function onceward.add_lane(text,integer,integer,boolean,interval) to onceward_operator;
 grant execute on function onceward.add_operator(text,text,text) to onceward_operator;
-grant execute on function onceward.add_schedule(text,text,text,text,jsonb,text,integer,integer,jsonb,interval,interval,text,integer,interval,text,interval,text) to onceward_operator;
-grant execute on function onceward.add_schedule(text,text,text,text,jsonb,text,integer,integer,jsonb,interval,interval,text,integer,interval,text,interval,text) to onceward_producer;
-grant execute on function onceward.add_schedule(text,text,text,text,jsonb,text,integer,integer,jsonb,interval,interval,text,integer,interval,text,interval,text) to onceward_worker;
+grant execute on function onceward.add_schedule(text,text,text,text,jsonb,text,integer,integer,jsonb,interval,interval,text,integer,interval,text,interval,text,jsonb) to onceward_operator;
+grant execute on function onceward.add_schedule(text,text,text,text,jsonb,text,integer,integer,jsonb,interval,interval,text,integer,interval,text,interval,text,jsonb) to onceward_producer;
+grant execute on function onceward.add_schedule(text,text,text,text,jsonb,text,integer,integer,jsonb,interval,interval,text,integer,interval,text,interval,text,jsonb) to onceward_worker;
 grant execute on function onceward.adopt(uuid,uuid[]) to onceward_worker;
+grant execute on function onceward.audit_lane(text,text) to onceward_operator;
+grant execute on function onceward.audit_of(uuid) to onceward_auditor;
+grant execute on function onceward.audit_of(uuid) to onceward_operator;
+grant execute on function onceward.audit_of(uuid) to onceward_worker;
+grant execute on function onceward.audit_page(bigint,bigint,xid8,bigint,xid8,bigint,integer) to onceward_auditor;
+grant execute on function onceward.audit_page(bigint,bigint,xid8,bigint,xid8,bigint,integer) to onceward_operator;
+grant execute on function onceward.audit_status() to onceward_auditor;
+grant execute on function onceward.audit_status() to onceward_operator;
+grant execute on function onceward.begin_checks(integer,text[]) to onceward_worker;
 grant execute on function onceward.begin_delivery(uuid,bigint,text) to onceward_worker;
 grant execute on function onceward.begin_run(text,text,interval,text,uuid) to onceward_operator;
 grant execute on function onceward.begin_run(text,text,interval,text,uuid) to onceward_producer;
 grant execute on function onceward.begin_run(text,text,interval,text,uuid) to onceward_worker;
+grant execute on function onceward.bound_levels() to onceward_auditor;
+grant execute on function onceward.bound_levels() to onceward_operator;
+grant execute on function onceward.bound_levels() to onceward_producer;
+grant execute on function onceward.bound_levels() to onceward_worker;
 grant execute on function onceward.caller() to onceward_auditor;
 grant execute on function onceward.caller() to onceward_operator;
 grant execute on function onceward.caller() to onceward_producer;
@@ -1479,7 +3149,10 @@ grant execute on function onceward.cancel(uuid,text,bigint) to onceward_worker;
 grant execute on function onceward.cancel_workflow(uuid,text) to onceward_operator;
 grant execute on function onceward.cancel_workflow(uuid,text) to onceward_producer;
 grant execute on function onceward.cancel_workflow(uuid,text) to onceward_worker;
+grant execute on function onceward.check_monitors(integer) to onceward_operator;
+grant execute on function onceward.check_monitors(integer) to onceward_worker;
 grant execute on function onceward.claim(uuid,text[],integer) to onceward_worker;
+grant execute on function onceward.close_alert(uuid,text) to onceward_operator;
 grant execute on function onceward.complete(uuid,bigint,jsonb) to onceward_worker;
 grant execute on function onceward.count_found(text[],text,text,text,text,text,text,timestamp with time zone,timestamp with time zone,integer) to onceward_auditor;
 grant execute on function onceward.count_found(text[],text,text,text,text,text,text,timestamp with time zone,timestamp with time zone,integer) to onceward_operator;
@@ -1495,36 +3168,57 @@ grant execute on function onceward.decide_delivery(uuid,text,text) to onceward_o
 grant execute on function onceward.declare_lanes(text[]) to onceward_operator;
 grant execute on function onceward.declare_lanes(text[]) to onceward_producer;
 grant execute on function onceward.declare_lanes(text[]) to onceward_worker;
+grant execute on function onceward.declare_limits(jsonb,boolean) to onceward_operator;
+grant execute on function onceward.declare_limits(jsonb,boolean) to onceward_producer;
+grant execute on function onceward.declare_limits(jsonb,boolean) to onceward_worker;
+grant execute on function onceward.declare_monitors(text,jsonb) to onceward_worker;
 grant execute on function onceward.declare_schedules(text,jsonb) to onceward_worker;
-grant execute on function onceward.deliver(text,text,jsonb,text,timestamp with time zone,timestamp with time zone,integer,jsonb,integer,jsonb) to onceward_operator;
-grant execute on function onceward.deliver(text,text,jsonb,text,timestamp with time zone,timestamp with time zone,integer,jsonb,integer,jsonb) to onceward_producer;
-grant execute on function onceward.deliver(text,text,jsonb,text,timestamp with time zone,timestamp with time zone,integer,jsonb,integer,jsonb) to onceward_worker;
+grant execute on function onceward.deliver(text,text,jsonb,text,timestamp with time zone,timestamp with time zone,integer,jsonb,integer,jsonb,jsonb) to onceward_operator;
+grant execute on function onceward.deliver(text,text,jsonb,text,timestamp with time zone,timestamp with time zone,integer,jsonb,integer,jsonb,jsonb) to onceward_producer;
+grant execute on function onceward.deliver(text,text,jsonb,text,timestamp with time zone,timestamp with time zone,integer,jsonb,integer,jsonb,jsonb) to onceward_worker;
 grant execute on function onceward.delivery_content(uuid) to onceward_operator;
 grant execute on function onceward.delivery_content(uuid) to onceward_worker;
+grant execute on function onceward.disable_monitor(text) to onceward_operator;
 grant execute on function onceward.disable_operator(text) to onceward_operator;
+grant execute on function onceward.drop_audit(date) to onceward_operator;
+grant execute on function onceward.drop_bound(text,text) to onceward_operator;
+grant execute on function onceward.drop_channel(text) to onceward_operator;
+grant execute on function onceward.drop_limit(text) to onceward_operator;
+grant execute on function onceward.drop_monitor(text) to onceward_operator;
 grant execute on function onceward.drop_schedule(text,text) to onceward_operator;
 grant execute on function onceward.drop_schedule(text,text) to onceward_producer;
 grant execute on function onceward.drop_schedule(text,text) to onceward_worker;
 grant execute on function onceward.emit_event(text,jsonb,text,interval) to onceward_operator;
 grant execute on function onceward.emit_event(text,jsonb,text,interval) to onceward_producer;
 grant execute on function onceward.emit_event(text,jsonb,text,interval) to onceward_worker;
+grant execute on function onceward.enable_monitor(text) to onceward_operator;
 grant execute on function onceward.end_session(bytea) to onceward_operator;
-grant execute on function onceward.enqueue(text,jsonb,text,integer,timestamp with time zone,timestamp with time zone,interval,text,text,text,integer,integer,jsonb,text,jsonb,uuid[],text,uuid,uuid,text) to onceward_operator;
-grant execute on function onceward.enqueue(text,jsonb,text,integer,timestamp with time zone,timestamp with time zone,interval,text,text,text,integer,integer,jsonb,text,jsonb,uuid[],text,uuid,uuid,text) to onceward_producer;
-grant execute on function onceward.enqueue(text,jsonb,text,integer,timestamp with time zone,timestamp with time zone,interval,text,text,text,integer,integer,jsonb,text,jsonb,uuid[],text,uuid,uuid,text) to onceward_worker;
-grant execute on function onceward.enqueue_many(text,jsonb[],text[],text,integer,timestamp with time zone,timestamp with time zone,interval,text,text,integer,integer,jsonb,text,jsonb,uuid[],text,uuid,uuid) to onceward_operator;
-grant execute on function onceward.enqueue_many(text,jsonb[],text[],text,integer,timestamp with time zone,timestamp with time zone,interval,text,text,integer,integer,jsonb,text,jsonb,uuid[],text,uuid,uuid) to onceward_producer;
-grant execute on function onceward.enqueue_many(text,jsonb[],text[],text,integer,timestamp with time zone,timestamp with time zone,interval,text,text,integer,integer,jsonb,text,jsonb,uuid[],text,uuid,uuid) to onceward_worker;
-grant execute on function onceward.enqueue_workflow(jsonb,text) to onceward_operator;
-grant execute on function onceward.enqueue_workflow(jsonb,text) to onceward_producer;
-grant execute on function onceward.enqueue_workflow(jsonb,text) to onceward_worker;
+grant execute on function onceward.end_silence(uuid) to onceward_operator;
+grant execute on function onceward.enqueue(text,jsonb,text,integer,timestamp with time zone,timestamp with time zone,interval,text,text,text,integer,integer,jsonb,text,jsonb,uuid[],text,uuid,uuid,text,jsonb) to onceward_operator;
+grant execute on function onceward.enqueue(text,jsonb,text,integer,timestamp with time zone,timestamp with time zone,interval,text,text,text,integer,integer,jsonb,text,jsonb,uuid[],text,uuid,uuid,text,jsonb) to onceward_producer;
+grant execute on function onceward.enqueue(text,jsonb,text,integer,timestamp with time zone,timestamp with time zone,interval,text,text,text,integer,integer,jsonb,text,jsonb,uuid[],text,uuid,uuid,text,jsonb) to onceward_worker;
+grant execute on function onceward.enqueue_many(text,jsonb[],text[],text,integer,timestamp with time zone,timestamp with time zone,interval,text,text,integer,integer,jsonb,text,jsonb,uuid[],text,uuid,uuid,jsonb) to onceward_operator;
+grant execute on function onceward.enqueue_many(text,jsonb[],text[],text,integer,timestamp with time zone,timestamp with time zone,interval,text,text,integer,integer,jsonb,text,jsonb,uuid[],text,uuid,uuid,jsonb) to onceward_producer;
+grant execute on function onceward.enqueue_many(text,jsonb[],text[],text,integer,timestamp with time zone,timestamp with time zone,interval,text,text,integer,integer,jsonb,text,jsonb,uuid[],text,uuid,uuid,jsonb) to onceward_worker;
+grant execute on function onceward.enqueue_workflow(jsonb,text,text,text) to onceward_operator;
+grant execute on function onceward.enqueue_workflow(jsonb,text,text,text) to onceward_producer;
+grant execute on function onceward.enqueue_workflow(jsonb,text,text,text) to onceward_worker;
 grant execute on function onceward.ensure_partitions(integer) to onceward_worker;
 grant execute on function onceward.estimate_jobs() to onceward_auditor;
 grant execute on function onceward.estimate_jobs() to onceward_operator;
 grant execute on function onceward.estimate_jobs() to onceward_producer;
 grant execute on function onceward.estimate_jobs() to onceward_worker;
-grant execute on function onceward.exchange(uuid,uuid[],bigint[],jsonb[],text[],integer[],integer,jsonb,boolean) to onceward_worker;
+grant execute on function onceward.exchange(uuid,uuid[],bigint[],jsonb[],text[],integer[],integer,jsonb,boolean,jsonb,integer) to onceward_worker;
+grant execute on function onceward.explain(uuid) to onceward_auditor;
+grant execute on function onceward.explain(uuid) to onceward_operator;
+grant execute on function onceward.explain(uuid) to onceward_producer;
+grant execute on function onceward.explain(uuid) to onceward_worker;
+grant execute on function onceward.explain_lane(text) to onceward_auditor;
+grant execute on function onceward.explain_lane(text) to onceward_operator;
+grant execute on function onceward.explain_lane(text) to onceward_producer;
+grant execute on function onceward.explain_lane(text) to onceward_worker;
 grant execute on function onceward.fail(uuid,bigint,text,text,text,text,boolean,interval) to onceward_worker;
+grant execute on function onceward.fail_check(uuid,text,interval) to onceward_worker;
 grant execute on function onceward.fail_run(text,bigint,text,text) to onceward_operator;
 grant execute on function onceward.fail_run(text,bigint,text,text) to onceward_producer;
 grant execute on function onceward.fail_run(text,bigint,text,text) to onceward_worker;
@@ -1537,18 +3231,32 @@ grant execute on function onceward.fingerprint(text,text,text) to onceward_audit
 grant execute on function onceward.fingerprint(text,text,text) to onceward_operator;
 grant execute on function onceward.fingerprint(text,text,text) to onceward_producer;
 grant execute on function onceward.fingerprint(text,text,text) to onceward_worker;
+grant execute on function onceward.finish_check(uuid,jsonb,interval) to onceward_worker;
 grant execute on function onceward.finish_run(text,bigint,jsonb,text) to onceward_operator;
 grant execute on function onceward.finish_run(text,bigint,jsonb,text) to onceward_producer;
 grant execute on function onceward.finish_run(text,bigint,jsonb,text) to onceward_worker;
 grant execute on function onceward.finish_step(uuid,bigint,text,jsonb,text,integer,integer,interval,text) to onceward_worker;
 grant execute on function onceward.has_operators() to onceward_operator;
 grant execute on function onceward.heartbeat(uuid) to onceward_worker;
+grant execute on function onceward.hold_tenant(text,text) to onceward_operator;
 grant execute on function onceward.id_at(timestamp with time zone) to onceward_auditor;
 grant execute on function onceward.id_at(timestamp with time zone) to onceward_operator;
 grant execute on function onceward.id_at(timestamp with time zone) to onceward_producer;
 grant execute on function onceward.id_at(timestamp with time zone) to onceward_worker;
 grant execute on function onceward.join_jobs(uuid,bigint,text,uuid[],integer,text) to onceward_worker;
+grant execute on function onceward.limit_levels() to onceward_auditor;
+grant execute on function onceward.limit_levels() to onceward_operator;
+grant execute on function onceward.limit_levels() to onceward_producer;
+grant execute on function onceward.limit_levels() to onceward_worker;
+grant execute on function onceward.limit_now(text,text) to onceward_auditor;
+grant execute on function onceward.limit_now(text,text) to onceward_operator;
+grant execute on function onceward.limit_now(text,text) to onceward_producer;
+grant execute on function onceward.limit_now(text,text) to onceward_worker;
+grant execute on function onceward.limited(uuid,bigint,text,interval,text) to onceward_worker;
 grant execute on function onceward.link_operator(bytea) to onceward_operator;
+grant execute on function onceward.metrics(integer) to onceward_auditor;
+grant execute on function onceward.metrics(integer) to onceward_operator;
+grant execute on function onceward.metrics(integer) to onceward_worker;
 grant execute on function onceward.next_ticks(text,text,timestamp with time zone,integer) to onceward_auditor;
 grant execute on function onceward.next_ticks(text,text,timestamp with time zone,integer) to onceward_operator;
 grant execute on function onceward.next_ticks(text,text,timestamp with time zone,integer) to onceward_producer;
@@ -1561,6 +3269,8 @@ grant execute on function onceward.operator_named(text) to onceward_operator;
 grant execute on function onceward.operators() to onceward_operator;
 grant execute on function onceward.outcomes_of(uuid,bigint,uuid[]) to onceward_worker;
 grant execute on function onceward.pause_lane(text,text) to onceward_operator;
+grant execute on function onceward.pause_limit(text,interval,text,text) to onceward_operator;
+grant execute on function onceward.pause_limit(text,interval,text,text) to onceward_worker;
 grant execute on function onceward.pause_schedule(text,text,text) to onceward_operator;
 grant execute on function onceward.progress(uuid,bigint,jsonb) to onceward_worker;
 grant execute on function onceward.promote(integer) to onceward_worker;
@@ -1569,8 +3279,17 @@ grant execute on function onceward.pulse() to onceward_operator;
 grant execute on function onceward.pulse() to onceward_producer;
 grant execute on function onceward.pulse() to onceward_worker;
 grant execute on function onceward.receive_event(uuid,bigint,text,text,integer,text) to onceward_worker;
+grant execute on function onceward.record_checkpoint(bigint,bytea,text,text) to onceward_auditor;
+grant execute on function onceward.record_checkpoint(bigint,bytea,text,text) to onceward_operator;
+grant execute on function onceward.record_event(text,text,text,text,jsonb,jsonb,jsonb,uuid,text,text) to onceward_operator;
+grant execute on function onceward.record_event(text,text,text,text,jsonb,jsonb,jsonb,uuid,text,text) to onceward_producer;
+grant execute on function onceward.record_event(text,text,text,text,jsonb,jsonb,jsonb,uuid,text,text) to onceward_worker;
 grant execute on function onceward.register_worker(text,text[],text[],interval,text,bigint,text,integer) to onceward_worker;
-grant execute on function onceward.release(uuid,uuid[],bigint[]) to onceward_worker;
+grant execute on function onceward.release(uuid,uuid[],bigint[],boolean) to onceward_worker;
+grant execute on function onceward.release_hold(uuid) to onceward_operator;
+grant execute on function onceward.release_hold(uuid) to onceward_producer;
+grant execute on function onceward.release_hold(uuid) to onceward_worker;
+grant execute on function onceward.release_tenant(text,text) to onceward_operator;
 grant execute on function onceward.renew_run(text,bigint,interval,text) to onceward_operator;
 grant execute on function onceward.renew_run(text,bigint,interval,text) to onceward_producer;
 grant execute on function onceward.renew_run(text,bigint,interval,text) to onceward_worker;
@@ -1579,29 +3298,53 @@ grant execute on function onceward.requeue_workflow(uuid) to onceward_operator;
 grant execute on function onceward.rescue(integer,boolean) to onceward_worker;
 grant execute on function onceward.resolve(uuid,text,boolean) to onceward_operator;
 grant execute on function onceward.resume_lane(text) to onceward_operator;
+grant execute on function onceward.resume_limit(text,text) to onceward_operator;
 grant execute on function onceward.resume_schedule(text,text) to onceward_operator;
+grant execute on function onceward.retain(text,boolean,integer) to onceward_operator;
+grant execute on function onceward.retain_due(integer) to onceward_operator;
+grant execute on function onceward.retain_due(integer) to onceward_worker;
 grant execute on function onceward.retire_worker(uuid) to onceward_worker;
 grant execute on function onceward.revoke_token(uuid) to onceward_operator;
+grant execute on function onceward.run_check(uuid) to onceward_worker;
 grant execute on function onceward.run_key(text,text,text,jsonb,timestamp with time zone,text) to onceward_auditor;
 grant execute on function onceward.run_key(text,text,text,jsonb,timestamp with time zone,text) to onceward_operator;
 grant execute on function onceward.run_key(text,text,text,jsonb,timestamp with time zone,text) to onceward_producer;
 grant execute on function onceward.run_key(text,text,text,jsonb,timestamp with time zone,text) to onceward_worker;
+grant execute on function onceward.run_monitor(text) to onceward_operator;
 grant execute on function onceward.run_now(uuid) to onceward_operator;
 grant execute on function onceward.run_schedule_now(text,text) to onceward_operator;
 grant execute on function onceward.scan_end(text[],timestamp with time zone,timestamp with time zone,uuid,integer) to onceward_auditor;
 grant execute on function onceward.scan_end(text[],timestamp with time zone,timestamp with time zone,uuid,integer) to onceward_operator;
 grant execute on function onceward.scan_end(text[],timestamp with time zone,timestamp with time zone,uuid,integer) to onceward_producer;
 grant execute on function onceward.scan_end(text[],timestamp with time zone,timestamp with time zone,uuid,integer) to onceward_worker;
+grant execute on function onceward.seal(integer,interval) to onceward_auditor;
+grant execute on function onceward.seal(integer,interval) to onceward_operator;
+grant execute on function onceward.seal(integer,interval) to onceward_worker;
+grant execute on function onceward.seal_of(bigint) to onceward_auditor;
+grant execute on function onceward.seal_of(bigint) to onceward_operator;
+grant execute on function onceward.seal_page(bigint,integer) to onceward_auditor;
+grant execute on function onceward.seal_page(bigint,integer) to onceward_operator;
 grant execute on function onceward.sees_all_tenants() to onceward_auditor;
 grant execute on function onceward.sees_all_tenants() to onceward_operator;
 grant execute on function onceward.sees_all_tenants() to onceward_producer;
 grant execute on function onceward.sees_all_tenants() to onceward_worker;
 grant execute on function onceward.session_operator(bytea) to onceward_operator;
+grant execute on function onceward.set_bound(text,bigint,interval,bigint,text,text,interval) to onceward_operator;
+grant execute on function onceward.set_limit(text,integer,interval,bigint,interval,integer,integer,bigint,interval,boolean,double precision,text) to onceward_operator;
+grant execute on function onceward.set_monitor(text,jsonb,interval,text,interval,interval,interval,interval,integer,text[]) to onceward_operator;
+grant execute on function onceward.set_retention(text,interval) to onceward_operator;
+grant execute on function onceward.set_share(text,text,integer) to onceward_operator;
+grant execute on function onceward.settle(uuid,bigint,text,bigint) to onceward_worker;
 grant execute on function onceward.settle_delivery(uuid,bigint,text,text,text,text,text,interval,boolean,boolean) to onceward_worker;
+grant execute on function onceward.settle_hold(uuid,bigint) to onceward_operator;
+grant execute on function onceward.settle_hold(uuid,bigint) to onceward_producer;
+grant execute on function onceward.settle_hold(uuid,bigint) to onceward_worker;
+grant execute on function onceward.silence_alerts(timestamp with time zone,text,uuid,text,text,text) to onceward_operator;
 grant execute on function onceward.sleep(uuid,bigint,text,interval,integer,text) to onceward_worker;
 grant execute on function onceward.snooze(uuid,bigint,interval,text,boolean) to onceward_worker;
-grant execute on function onceward.spawn(uuid,bigint,text,text,jsonb[],text,integer,integer,jsonb,interval,integer,text) to onceward_worker;
+grant execute on function onceward.spawn(uuid,bigint,text,text,jsonb[],text,integer,integer,jsonb,interval,integer,text,jsonb,jsonb) to onceward_worker;
 grant execute on function onceward.steps_of(uuid,bigint) to onceward_worker;
+grant execute on function onceward.test_channel(text) to onceward_operator;
 grant execute on function onceward.tick(integer) to onceward_operator;
 grant execute on function onceward.tick(integer) to onceward_worker;
 grant execute on function onceward.tidy(integer) to onceward_worker;
@@ -1613,6 +3356,14 @@ grant usage on schema onceward to onceward_auditor;
 grant usage on schema onceward to onceward_operator;
 grant usage on schema onceward to onceward_producer;
 grant usage on schema onceward to onceward_worker;
+grant select on table onceward.alert_private to onceward_auditor;
+grant select on table onceward.alert_private to onceward_operator;
+grant select on table onceward.alert_private to onceward_producer;
+grant select on table onceward.alert_private to onceward_worker;
+grant select on table onceward.alerts to onceward_auditor;
+grant select on table onceward.alerts to onceward_operator;
+grant select on table onceward.alerts to onceward_producer;
+grant select on table onceward.alerts to onceward_worker;
 grant select on table onceward.archive_private to onceward_auditor;
 grant select on table onceward.archive_private to onceward_operator;
 grant select on table onceward.archive_private to onceward_producer;
@@ -1625,6 +3376,24 @@ grant select on table onceward.attempts to onceward_auditor;
 grant select on table onceward.attempts to onceward_operator;
 grant select on table onceward.attempts to onceward_producer;
 grant select on table onceward.attempts to onceward_worker;
+grant select on table onceward.audit_log to onceward_auditor;
+grant select on table onceward.audit_log to onceward_operator;
+grant select on table onceward.audit_log to onceward_worker;
+grant select on table onceward.audit_private to onceward_auditor;
+grant select on table onceward.audit_private to onceward_operator;
+grant select on table onceward.audit_private to onceward_worker;
+grant select on table onceward.bounds to onceward_auditor;
+grant select on table onceward.bounds to onceward_operator;
+grant select on table onceward.bounds to onceward_producer;
+grant select on table onceward.bounds to onceward_worker;
+grant select on table onceward.channel_private to onceward_auditor;
+grant select on table onceward.channel_private to onceward_operator;
+grant select on table onceward.channel_private to onceward_producer;
+grant select on table onceward.channel_private to onceward_worker;
+grant select on table onceward.channels to onceward_auditor;
+grant select on table onceward.channels to onceward_operator;
+grant select on table onceward.channels to onceward_producer;
+grant select on table onceward.channels to onceward_worker;
 grant select on table onceward.code_private to onceward_auditor;
 grant select on table onceward.code_private to onceward_operator;
 grant select on table onceward.code_private to onceward_producer;
@@ -1669,10 +3438,42 @@ grant select on table onceward.lanes to onceward_auditor;
 grant select on table onceward.lanes to onceward_operator;
 grant select on table onceward.lanes to onceward_producer;
 grant select on table onceward.lanes to onceward_worker;
+grant select on table onceward.legal_hold_private to onceward_auditor;
+grant select on table onceward.legal_hold_private to onceward_operator;
+grant select on table onceward.legal_hold_private to onceward_producer;
+grant select on table onceward.legal_hold_private to onceward_worker;
+grant select on table onceward.legal_holds to onceward_auditor;
+grant select on table onceward.legal_holds to onceward_operator;
+grant select on table onceward.legal_holds to onceward_producer;
+grant select on table onceward.legal_holds to onceward_worker;
+grant select on table onceward.limit_private to onceward_auditor;
+grant select on table onceward.limit_private to onceward_operator;
+grant select on table onceward.limit_private to onceward_producer;
+grant select on table onceward.limit_private to onceward_worker;
+grant select on table onceward.limits to onceward_auditor;
+grant select on table onceward.limits to onceward_operator;
+grant select on table onceward.limits to onceward_producer;
+grant select on table onceward.limits to onceward_worker;
 grant select on table onceward.migration_private to onceward_auditor;
 grant select on table onceward.migration_private to onceward_operator;
 grant select on table onceward.migration_private to onceward_producer;
 grant select on table onceward.migration_private to onceward_worker;
+grant select on table onceward.monitor_private to onceward_auditor;
+grant select on table onceward.monitor_private to onceward_operator;
+grant select on table onceward.monitor_private to onceward_producer;
+grant select on table onceward.monitor_private to onceward_worker;
+grant select on table onceward.monitor_run_private to onceward_auditor;
+grant select on table onceward.monitor_run_private to onceward_operator;
+grant select on table onceward.monitor_run_private to onceward_producer;
+grant select on table onceward.monitor_run_private to onceward_worker;
+grant select on table onceward.monitor_runs to onceward_auditor;
+grant select on table onceward.monitor_runs to onceward_operator;
+grant select on table onceward.monitor_runs to onceward_producer;
+grant select on table onceward.monitor_runs to onceward_worker;
+grant select on table onceward.monitors to onceward_auditor;
+grant select on table onceward.monitors to onceward_operator;
+grant select on table onceward.monitors to onceward_producer;
+grant select on table onceward.monitors to onceward_worker;
 grant select on table onceward.partial_completions to onceward_auditor;
 grant select on table onceward.partial_completions to onceward_operator;
 grant select on table onceward.partial_completions to onceward_producer;
@@ -1685,6 +3486,22 @@ grant select on table onceward.payload_edits to onceward_auditor;
 grant select on table onceward.payload_edits to onceward_operator;
 grant select on table onceward.payload_edits to onceward_producer;
 grant select on table onceward.payload_edits to onceward_worker;
+grant select on table onceward.removal_private to onceward_auditor;
+grant select on table onceward.removal_private to onceward_operator;
+grant select on table onceward.removal_private to onceward_producer;
+grant select on table onceward.removal_private to onceward_worker;
+grant select on table onceward.removals to onceward_auditor;
+grant select on table onceward.removals to onceward_operator;
+grant select on table onceward.removals to onceward_producer;
+grant select on table onceward.removals to onceward_worker;
+grant select on table onceward.retention to onceward_auditor;
+grant select on table onceward.retention to onceward_operator;
+grant select on table onceward.retention to onceward_producer;
+grant select on table onceward.retention to onceward_worker;
+grant select on table onceward.retention_private to onceward_auditor;
+grant select on table onceward.retention_private to onceward_operator;
+grant select on table onceward.retention_private to onceward_producer;
+grant select on table onceward.retention_private to onceward_worker;
 grant select on table onceward.run_private to onceward_auditor;
 grant select on table onceward.run_private to onceward_operator;
 grant select on table onceward.run_private to onceward_producer;
@@ -1701,6 +3518,31 @@ grant select on table onceward.schedules to onceward_auditor;
 grant select on table onceward.schedules to onceward_operator;
 grant select on table onceward.schedules to onceward_producer;
 grant select on table onceward.schedules to onceward_worker;
+grant select on table onceward.seal_leaf_private to onceward_auditor;
+grant select on table onceward.seal_leaf_private to onceward_operator;
+grant select on table onceward.seal_leaf_private to onceward_worker;
+grant select on table onceward.seal_private to onceward_auditor;
+grant select on table onceward.seal_private to onceward_operator;
+grant select on table onceward.seal_private to onceward_worker;
+grant select on table onceward.seals to onceward_auditor;
+grant select on table onceward.seals to onceward_operator;
+grant select on table onceward.seals to onceward_worker;
+grant select on table onceward.share_private to onceward_auditor;
+grant select on table onceward.share_private to onceward_operator;
+grant select on table onceward.share_private to onceward_producer;
+grant select on table onceward.share_private to onceward_worker;
+grant select on table onceward.shares to onceward_auditor;
+grant select on table onceward.shares to onceward_operator;
+grant select on table onceward.shares to onceward_producer;
+grant select on table onceward.shares to onceward_worker;
+grant select on table onceward.silence_private to onceward_auditor;
+grant select on table onceward.silence_private to onceward_operator;
+grant select on table onceward.silence_private to onceward_producer;
+grant select on table onceward.silence_private to onceward_worker;
+grant select on table onceward.silences to onceward_auditor;
+grant select on table onceward.silences to onceward_operator;
+grant select on table onceward.silences to onceward_producer;
+grant select on table onceward.silences to onceward_worker;
 grant select on table onceward.step_private to onceward_auditor;
 grant select on table onceward.step_private to onceward_operator;
 grant select on table onceward.step_private to onceward_producer;
@@ -1717,6 +3559,14 @@ grant select on table onceward.tasks to onceward_auditor;
 grant select on table onceward.tasks to onceward_operator;
 grant select on table onceward.tasks to onceward_producer;
 grant select on table onceward.tasks to onceward_worker;
+grant select on table onceward.threshold_private to onceward_auditor;
+grant select on table onceward.threshold_private to onceward_operator;
+grant select on table onceward.threshold_private to onceward_producer;
+grant select on table onceward.threshold_private to onceward_worker;
+grant select on table onceward.thresholds to onceward_auditor;
+grant select on table onceward.thresholds to onceward_operator;
+grant select on table onceward.thresholds to onceward_producer;
+grant select on table onceward.thresholds to onceward_worker;
 grant select on table onceward.tick_private to onceward_auditor;
 grant select on table onceward.tick_private to onceward_operator;
 grant select on table onceward.tick_private to onceward_producer;
