@@ -62,6 +62,8 @@ class ApiSettings:
     # Requests a second of one token to this process, and how many at once after a pause.
     rate: float = 100.0
     burst: float = 200.0
+    # Wrong tokens a second from one address before it has to wait; twenty times as many at once.
+    guesses: float = 1.0
     # How large a request may be, and how long it may take to arrive.
     body_bytes: int = 4 * 1024 * 1024
     body_seconds: float = 15.0
@@ -73,7 +75,7 @@ class ApiSettings:
                     f"an origin is a scheme and a host, got {origin!r:.100}",
                     hint="Write it as https://shop.example, without a path. There is no origin that stands for all.",
                 )
-        for name in ("rate", "burst", "body_bytes", "body_seconds"):
+        for name in ("rate", "burst", "guesses", "body_bytes", "body_seconds"):
             if not getattr(self, name) > 0:
                 raise InvalidArgument(f"{name} of the API must be more than 0, got {getattr(self, name)}")
 

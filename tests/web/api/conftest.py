@@ -38,7 +38,8 @@ class Program:
 @pytest.fixture
 def serve_api(serve):
     """Serve with these bounds."""
-    return lambda app=None, **bounds: serve(app=app, api=ApiSettings(**{"rate": 1e6, "burst": 1e6, **bounds}))
+    none = {"rate": 1e6, "burst": 1e6, "guesses": 1e6}
+    return lambda app=None, **bounds: serve(app=app, api=ApiSettings(**{**none, **bounds}))
 
 
 @pytest.fixture

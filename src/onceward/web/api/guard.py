@@ -33,8 +33,6 @@ _REQUEST_ID = re.compile(r"[A-Za-z0-9._-]{1,100}")
 _METHODS = "GET, POST, PUT, DELETE"
 _TAKEN = "authorization, content-type, idempotency-key, x-request-id"
 _SHOWN = "idempotent-replayed, location, retry-after, x-request-id"
-# Wrong tokens from one address.
-_WRONG_RATE, _WRONG_BURST = 1.0, 20.0
 
 
 class Guard:
@@ -44,7 +42,7 @@ class Guard:
         self._app = app
         self._settings = settings
         self._rates = Rates(settings.rate, settings.burst)
-        self._wrong = Rates(_WRONG_RATE, _WRONG_BURST)
+        self._wrong = Rates(settings.guesses, max(1.0, 20 * settings.guesses))
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -101,9 +99,11 @@ class Guard:
         if request.scope["path"] == request.scope.get("root_path", "") + "/openapi.json":
             return None
         address = request.client.host if request.client else ""
-        _wait(self._wrong.wait(address), "Too many wrong tokens came from this address.")
         kind, _, secret = request.headers.get("authorization", "").partition(" ")
         digest = secrets.digest(secret.strip())
+        # Who was known a moment ago does not wait for somebody who guesses behind the same proxy.
+        if not self._rates.knows(digest):
+            _wait(self._wrong.wait(address), "Too many wrong tokens came from this address.")
         found = None
         if kind.lower() == "bearer" and secret.strip().startswith(secrets.TOKEN):
             found = await web_of(request).database.serve(access.token_scopes(digest))

@@ -17,6 +17,9 @@ class Rates:
         # What is left, and when that was so.
         self._left: dict[Hashable, tuple[float, float]] = {}
 
+    def knows(self, who: Hashable) -> bool:
+        return who in self._left
+
     def wait(self, who: Hashable) -> float:
         """Seconds until they may ask again; 0 when they may now.  Nothing is taken."""
         return max(0.0, (1 - self._now(who)[0]) / self._rate)
