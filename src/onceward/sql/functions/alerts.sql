@@ -225,7 +225,7 @@ begin
     return false;
   end if;
   update onceward.alert_private as a
-     set acked_at = onceward.now(), acked_by = onceward.caller(), ack_note = left(p_note, 2000)
+     set acked_at = onceward.now(), acked_by = onceward.actor(), ack_note = left(p_note, 2000)
    where a.id = p_alert_id;
   perform onceward.audit_alert(v_alert, 'alert.acknowledged', p_note);
   return true;
@@ -250,7 +250,7 @@ begin
   end if;
   update onceward.alert_private as a
      set state = 'closed', opened_at = coalesce(a.opened_at, a.first_seen_at), closed_at = onceward.now(),
-         closed_by = onceward.caller(), close_note = left(trim(p_note), 2000)
+         closed_by = onceward.actor(), close_note = left(trim(p_note), 2000)
    where a.id = p_alert_id;
   perform onceward.audit_alert(v_alert, 'alert.closed', trim(p_note));
   return true;
@@ -290,7 +290,7 @@ begin
     perform onceward.no_such_monitor(p_monitor);
   end if;
   insert into onceward.silence_private (id, alert_id, monitor, tenant, key, until, reason, created_at, created_by)
-  values (v_id, p_alert_id, p_monitor, v_tenant, p_key, p_until, left(trim(p_reason), 2000), onceward.now(), onceward.caller());
+  values (v_id, p_alert_id, p_monitor, v_tenant, p_key, p_until, left(trim(p_reason), 2000), onceward.now(), onceward.actor());
   perform onceward.audit('silence.began', p_tenant => v_tenant, p_entity_type => 'silence', p_entity_id => v_id::text,
     p_message => trim(p_reason), p_after => jsonb_strip_nulls(jsonb_build_object(
       'until', p_until, 'alert', p_alert_id, 'monitor', p_monitor, 'key', p_key)));
