@@ -89,7 +89,7 @@ def test_a_monitor_is_run_set_and_switched_off_and_on(ana, db, watch):
         "/monitors/set/dead_letters", **{f"t-{name}": "7"}, every="2m", hold_for="0s", severity="critical"
     )
     row = db.one("select * from onceward.monitors where name = 'dead_letters'")
-    assert (row.every, row.severity, row.set_by is not None) == (timedelta(minutes=2), "critical", True)
+    assert (row.every, row.severity, row.set_by) == (timedelta(minutes=2), "critical", "ana")
     assert (
         db.value("select value from onceward.thresholds where monitor = 'dead_letters' and name = %s", name)
         == 7

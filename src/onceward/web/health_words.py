@@ -100,7 +100,7 @@ def _alerting(alerts: Sequence[AlertInfo]) -> list[Trouble]:
             "Look after it",
         )
         for alert in alerts
-        if alert.severity != "info"
+        if alert.severity != "info" and alert.silenced_until is None
     ]
 
 

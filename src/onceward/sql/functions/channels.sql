@@ -51,7 +51,7 @@ begin
     perform onceward.check_tenant(coalesce(v_old.tenant, '*'), 'channel');
   end if;
   insert into onceward.channel_private as c (name, kind, tenant, severity, created_at, created_by)
-  values (p_name, p_kind, v_tenant, p_severity, onceward.now(), onceward.caller())
+  values (p_name, p_kind, v_tenant, p_severity, onceward.now(), onceward.actor())
       on conflict (name) do update
      set kind = excluded.kind, tenant = excluded.tenant, severity = excluded.severity
   returning c.* into v_new;
@@ -113,7 +113,7 @@ begin
     from onceward.enter_delivery(
       v_channel.kind, format('alert:test:%s:%s', p_name, onceward.new_id()),
       onceward.alert_content(v_channel.kind, v_channel.target, format('Test of channel %s', p_name),
-        format('This is a test of channel %s, asked for by %s.', p_name, onceward.caller())),
+        format('This is a test of channel %s, asked for by %s.', p_name, onceward.actor())),
       coalesce(v_channel.tenant, 'onceward'), null, null, 0, null, null, null, true) as d;
   perform set_config('onceward.tenant', v_session, true);
   perform onceward.audit('channel.tested', p_tenant => v_channel.tenant, p_entity_type => 'channel', p_entity_id => p_name,

@@ -13,7 +13,7 @@ begin
   end if;
   perform onceward.check_tenant(p_tenant, 'tenant');
   insert into onceward.legal_hold_private (tenant, held_at, held_by, reason)
-  values (p_tenant, onceward.now(), onceward.caller(), left(trim(p_reason), 2000))
+  values (p_tenant, onceward.now(), onceward.actor(), left(trim(p_reason), 2000))
       on conflict do nothing;
   if not found then
     return false;
@@ -36,7 +36,7 @@ begin
   end if;
   perform onceward.check_tenant(p_tenant, 'tenant');
   update onceward.legal_hold_private as h
-     set released_at = onceward.now(), released_by = onceward.caller(), release_reason = left(trim(p_reason), 2000)
+     set released_at = onceward.now(), released_by = onceward.actor(), release_reason = left(trim(p_reason), 2000)
    where h.tenant = p_tenant and h.released_at is null;
   if not found then
     return false;

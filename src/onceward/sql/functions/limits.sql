@@ -96,7 +96,7 @@ begin
   v_new := onceward.check_limit_arguments(p_name, p_limit);
   v_new.source := p_source;
   v_new.changed_at := onceward.now();
-  v_new.changed_by := onceward.caller();
+  v_new.changed_by := onceward.actor();
   select * into v_old from onceward.limit_private as l where l.name = p_name;
   if found and (v_old.source = 'person' and p_source <> 'person'
                 or (to_jsonb(v_old) - 'changed_at' - 'changed_by') = (to_jsonb(v_new) - 'changed_at' - 'changed_by')) then

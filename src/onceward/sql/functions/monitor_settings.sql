@@ -264,7 +264,7 @@ begin
            channels       = case when p_channels = '{}' then null else coalesce(p_channels, m.channels) end,
            next_at        = least(m.next_at, onceward.now() + coalesce(p_every, m.every)),
            set_at         = onceward.now(),
-           set_by         = onceward.caller()
+           set_by         = onceward.actor()
      where m.name = p_name;
   end if;
   perform onceward.audit_setting('monitor', p_name, v_was, onceward.settings_of_monitor(p_name));
@@ -347,6 +347,6 @@ create or replace function onceward.drop_alerts(p_monitor text, p_why text)
 as $$
   delete from onceward.alert_private as a where a.monitor = p_monitor and a.state = 'pending';
   update onceward.alert_private as a
-     set state = 'closed', closed_at = onceward.now(), closed_by = onceward.caller(), close_note = p_why
+     set state = 'closed', closed_at = onceward.now(), closed_by = onceward.actor(), close_note = p_why
    where a.monitor = p_monitor and a.state = 'open';
 $$;

@@ -97,7 +97,7 @@ begin
     perform onceward.bad_argument('keep', p_keep::text, format('must be between %s and 100 years, or null for ever', v_least));
   end if;
   update onceward.retention_private as r
-     set keep = p_keep, set_at = onceward.now(), set_by = onceward.caller(), next_at = onceward.now()
+     set keep = p_keep, set_at = onceward.now(), set_by = onceward.actor(), next_at = onceward.now()
    where r.kind = p_kind;
   perform onceward.audit_setting('retention', p_kind, jsonb_build_object('keep', v_was), jsonb_build_object('keep', p_keep));
 end;

@@ -88,7 +88,7 @@ async def show(request: Request) -> Response:
         query=query, monitor=monitor, state=state_of(monitor), bounds=bounds, alerts=alerts, runs=runs[:RUNS],
         following=runs[RUNS - 1].id if len(runs) > RUNS else None, channels=channels, severities=SEVERITIES, address=address,
         found=[float(run.findings) for run in reversed(drawn) if run.ended_at],
-        took=[run.took.total_seconds() for run in reversed(drawn) if run.took], said=said_by,
+        took=[run.took.total_seconds() * 1000 for run in reversed(drawn) if run.took], said=said_by,
     )  # fmt: skip
 
 

@@ -66,6 +66,8 @@ if (preview) {
 }
 
 for (const hidden of document.querySelectorAll("[data-needs-script]")) hidden.hidden = false;
+// On a phone the navigation is a row that scrolls.
+document.querySelector(".nav [aria-current]")?.scrollIntoView({ block: "nearest", inline: "center" });
 showTimes();
 handleKeys();
 followLive();
