@@ -57,7 +57,9 @@ def test_a_limit_is_made_changed_paused_resumed_and_removed(ana, db):
     assert "There is room" in ana.get(place)
     # A form that is sent as it was shown changes nothing.
     shown = dict(re.findall(r'name="(\w+)" (?:aria-\S+ )?value="([^"]*)"', ana.get("/limits/edit/open/ai")))
-    ana.post("/limits/edit/open/ai", **{**form, **{k: v for k, v in shown.items() if k not in {"csrf", "per_key"}}})
+    ana.post(
+        "/limits/edit/open/ai", **{**form, **{k: v for k, v in shown.items() if k not in {"csrf", "per_key"}}}
+    )
     assert db.one(mine) == row
     ana.post("/limits/pause/open/ai", duration="10m", reason="they said so")
     assert db.one(mine).paused_until == db.now() + timedelta(minutes=10)
