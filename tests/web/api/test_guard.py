@@ -60,7 +60,9 @@ def test_whoever_guesses_is_slowed_down_and_whoever_is_known_is_not(serve_api, p
     known = program("read", site=serve_api(guesses=0.05))
     known.get("/lanes")
     with httpx.Client(base_url=known.http.base_url, timeout=30) as guessing:
-        first, second = (guessing.get("/lanes", headers={"Authorization": "Bearer owt_guess"}) for _ in range(2))
+        first, second = (
+            guessing.get("/lanes", headers={"Authorization": "Bearer owt_guess"}) for _ in range(2)
+        )
     assert (first.status_code, second.status_code) == (401, 429)
     assert int(second.headers["retry-after"]) >= 1
     known.get("/lanes")
