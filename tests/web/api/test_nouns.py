@@ -66,7 +66,7 @@ def test_a_limit_is_set_taken_of_settled_paused_and_dropped(db, everything):
     everything.post(f"/holds/{hold['hold_id']}/settle", {"tokens": 10})
     assert everything.post(f"/holds/{hold['hold_id']}/release") == {"changed": True}
     assert everything.post(f"/holds/{hold['hold_id']}/release") == {"changed": False}
-    (limit,) = everything.get("/limits")["limits"]
+    (limit,) = everything.get("/limits", name="openai")["limits"]
     assert (limit["weight_left"], limit["slots_held"]) == (90, 0)
     assert everything.post("/limits/openai/pause", {"seconds": 30, "reason": "429"})["until"]
     assert everything.post("/limits/openai/resume") == {"changed": True}

@@ -27,6 +27,8 @@ from onceward.web.api.fields import (
     Whole,
     answer_of,
 )
+from onceward.web.api.problems import Field as Wrong
+from onceward.web.api.problems import Refused
 from onceward.web.context import web_of
 
 router = APIRouter()
@@ -70,9 +72,6 @@ class Chosen(Sent):
 
     def filter(self) -> JobFilter:
         """Raises Refused."""
-        from onceward.web.api.problems import Field as Wrong
-        from onceward.web.api.problems import Refused
-
         given = self.model_dump(exclude={"everything", "most", "per_minute", "note"}, exclude_none=True)
         if not given and not self.everything:
             raise Refused(
