@@ -34,7 +34,7 @@ def replace(db, body, *, returns="table (key text, summary text)", name="probe")
 def test_a_monitor_runs_when_it_is_due_and_not_before(db, watch):
     db.worker("a")
     db.run("update onceward.monitor_private set next_at = onceward.now()")
-    assert len(db.call("check_monitors")) == 16
+    assert len(db.call("check_monitors")) == 18
     assert db.call("check_monitors") == []
 
     db.clock.advance("30 seconds")
@@ -115,7 +115,7 @@ def test_a_check_that_fails_is_a_run_with_its_error_and_the_others_go_on(db, wat
 
     statuses = {row.monitor: row.status for row in db.call("check_monitors")}
 
-    assert (statuses["probe"], statuses["dead_letters"], len(statuses)) == ("error", "firing", 17)
+    assert (statuses["probe"], statuses["dead_letters"], len(statuses)) == ("error", "firing", 19)
     (run,) = runs(db, "probe")
     assert run.status == "error"
     assert error in run.error
