@@ -87,7 +87,7 @@ def test_a_person_mends_a_dead_letter(window, db):
 
     page.get_by_role("link", name="Decide").click()
     page.get_by_role("cell", name=str(job)[-6:]).get_by_role("link").click()
-    expect(page.get_by_text("Gave up after 1 of 8 attempts")).to_be_visible()
+    expect(page.get_by_text("after attempt 1 of 8")).to_be_visible()
     page.keyboard.press("r")
     page.get_by_label("Payload").fill('{"card": "valid 12/31"}')
     page.get_by_role("button", name="See what changes").click()

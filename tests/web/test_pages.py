@@ -149,7 +149,7 @@ def test_a_job_tells_its_story(ana, db):
     text = ana.get(f"/jobs/{claim.job_id}")
 
     for words in (
-        "Failed, and runs again in 60 s",
+        "Attempt 1 of 8 failed",
         "draw the label",
         "no paper",
         "File x, line 1",

@@ -115,6 +115,7 @@ def _table(title: str, points: Sequence[Point]) -> Markup:
         if point.done or point.failed
     )
     return Markup(
-        '<table class="hidden"><caption>{}</caption><tr><th scope=col>Time</th><th scope=col>Done</th>'
-        "<th scope=col>Failed</th></tr>{}</table>"
+        # A table does not become narrower than its words; what is around it does.
+        '<div class="hidden"><table><caption>{}</caption><tr><th scope=col>Time</th><th scope=col>Done</th>'
+        "<th scope=col>Failed</th></tr>{}</table></div>"
     ).format(title, rows or Markup('<tr><td colspan="3">nothing</td></tr>'))
