@@ -110,6 +110,7 @@ create or replace function raw_ops.fn_attempt_began(p_job_id uuid)
   -- Functions of a view run with the rights of its reader, who may not read the engine.
   language sql stable security definer
   set search_path = pg_catalog, pg_temp
+  set jit = off
 as $$
   select min(a.started_at)
     from onceward.attempts as a

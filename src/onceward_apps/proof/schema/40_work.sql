@@ -1,11 +1,14 @@
 -- What a program calls that works proof jobs in SQL, beside or instead of Onceward's worker.
 -- A claim is a lease of five minutes on the engine's job.  Every later call names it: by p_epoch, or else by the last claim
 -- that was made here, so that a report about a job which a worker has taken over meanwhile is refused.
+-- Where raw_ops.proof_jobs is read, jit is off: with its subqueries over partitions it seems dear, and compiling it takes
+-- seconds where running it takes milliseconds.
 
 create or replace function raw_ops.fn_claim_proof_jobs_v1(p_limit integer default 10)
   returns setof raw_ops.proof_jobs
   language plpgsql security definer
   set search_path = pg_catalog, pg_temp
+  set jit = off
 as $$
 declare
   v_worker uuid;
@@ -51,6 +54,7 @@ create or replace function raw_ops.fn_heartbeat_proof_jobs_v1(p_job_ids uuid[])
   returns integer
   language plpgsql security definer
   set search_path = pg_catalog, pg_temp
+  set jit = off
 as $$
 declare
   v_worker uuid;
@@ -117,8 +121,8 @@ declare
   v_epoch bigint;
   v_step  text;
 begin
-  select p.id, raw_ops.fn_claim_epoch(p.id, p_epoch) into v_job, v_epoch
-    from raw_ops.proof_jobs as p where p.batch_id = p_batch_id;
+  select l.job_id, raw_ops.fn_claim_epoch(l.job_id, p_epoch) into v_job, v_epoch
+    from raw_ops.proof_job_links as l where l.batch_id = p_batch_id;
   if p_epoch is null and not exists (select from onceward.jobs as j where j.id = v_job and j.state = 'running') then
     return null;
   end if;
@@ -207,6 +211,7 @@ create or replace function raw_ops.fn_finalize_proof_job_v1(
   returns jsonb
   language plpgsql security definer
   set search_path = pg_catalog, pg_temp
+  set jit = off
 as $$
 declare
   v_epoch   bigint := raw_ops.fn_claim_epoch(p_job_id, p_epoch);
@@ -272,6 +277,7 @@ create or replace function raw_ops.fn_mark_proof_job_failed_v1(
   returns jsonb
   language plpgsql security definer
   set search_path = pg_catalog, pg_temp
+  set jit = off
 as $$
 declare
   v_epoch bigint := raw_ops.fn_claim_epoch(p_job_id, p_epoch);
@@ -313,6 +319,7 @@ create or replace function raw_ops.fn_dead_letter_alert(p_job_id uuid)
   returns jsonb
   language sql stable security definer
   set search_path = pg_catalog, pg_temp
+  set jit = off
 as $$
   select jsonb_build_object('channel', 'ops-urgent', 'severity', 'critical', 'title', 'Proof Job Dead Letter: ' || b.batch_code,
     'message', format('Proof generation failed after %s attempts. Manual intervention required.', p.attempts),

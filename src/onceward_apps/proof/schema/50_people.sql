@@ -75,6 +75,7 @@ create or replace function raw_ops.fn_resolve_proof_job_manually_v1(
   returns jsonb
   language plpgsql security definer
   set search_path = pg_catalog, pg_temp
+  set jit = off
 as $$
 declare
   v_state   text;
@@ -116,6 +117,7 @@ create or replace function raw_ops.fn_requeue_proof_job_v1(p_job_id uuid, p_note
   returns jsonb
   language plpgsql security definer
   set search_path = pg_catalog, pg_temp
+  set jit = off
 as $$
 declare
   v_state text;
@@ -179,6 +181,7 @@ create or replace function raw_ops.fn_copacker_email_v1(p_batch_id uuid, p_again
   returns jsonb
   language plpgsql security definer
   set search_path = pg_catalog, pg_temp
+  set jit = off
 as $$
 declare
   v_mail  record;

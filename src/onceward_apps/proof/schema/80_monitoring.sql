@@ -52,6 +52,7 @@ create or replace function raw_ops.fn_check_proof_system_health_v2()
   returns jsonb
   language plpgsql security definer
   set search_path = pg_catalog, pg_temp
+  set jit = off
 as $$
 declare
   v_began   timestamptz := clock_timestamp();
@@ -152,6 +153,7 @@ create or replace function raw_ops.fn_apply_retention_v1(p_limit integer default
   returns jsonb
   language plpgsql security definer
   set search_path = pg_catalog, pg_temp
+  set jit = off
 as $$
 declare
   v_old      uuid[];
