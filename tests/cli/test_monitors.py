@@ -26,7 +26,7 @@ def test_list_shows_every_monitor_with_its_status(cli, db, alert):
 
     lines = {line.split()[0]: line for line in cli.ok("monitor", "list").out.splitlines()}
 
-    assert len(lines) == 17
+    assert len(lines) == 19
     assert lines["dead_letters"].split()[1] == "firing"
     assert lines["bloat"].split()[1] == "disabled"
     assert {row["name"]: row["last_status"] for row in cli.json("monitor", "list")}[

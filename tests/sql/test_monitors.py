@@ -41,7 +41,8 @@ def test_a_monitor_runs_when_it_is_due_and_not_before(db, watch):
     due = {row.monitor for row in db.call("check_monitors")}
 
     assert due == {
-        "ready_age", "stuck", "dead_letters", "delivery_trouble", "workers", "pinned_xmin",
+        "ready_age", "stuck", "dead_letters", "delivery_trouble", "workers", "pinned_xmin", "limit_starvation",
+        "seal_lag",
     }  # fmt: skip
     assert (
         db.value(
