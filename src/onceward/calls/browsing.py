@@ -89,8 +89,14 @@ def take_role(role: str) -> Call[None]:
 
 
 def read_only() -> Call[None]:
-    """For the rest of the transaction, write nothing."""
-    return Call("select set_config('transaction_read_only', 'on', true)", {}, nothing, repeatable=True)
+    """For the rest of the transaction, write nothing, and give up what takes long: a few heavy pages would hold every
+    connection."""
+    return Call(
+        "select set_config('transaction_read_only', 'on', true), set_config('statement_timeout', '20s', true)",
+        {},
+        nothing,
+        repeatable=True,
+    )
 
 
 def read_as(tenant: str, actor: str, role: str) -> Call[None]:

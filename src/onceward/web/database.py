@@ -19,8 +19,6 @@ from onceward.web.identity import Actor, Identity
 
 T = TypeVar("T")
 WAIT_SECONDS = 5.0
-# A page that takes longer is given up, so that a few heavy ones do not hold every connection.
-STATEMENT_SECONDS = 20
 # Nobody: for signing in, before it is known who it is.
 _SERVICE = Identity("onceward web", "admin", None, "service")
 
@@ -45,7 +43,6 @@ class Database:
     """A few connections, opened when they are needed."""
 
     def __init__(self, dsn: str | None, *, size: int) -> None:
-        self._given = dsn
         self._size = size
         self._options = {**CONNECTION_OPTIONS, "prepare_threshold": None, "application_name": "onceward web"}
         self.dsn = resolve_dsn(dsn)

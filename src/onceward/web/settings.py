@@ -113,5 +113,3 @@ class WebSettings:
     # Whoever comes from this machine may read without signing in.  Always so while there is no operator and no sso.
     local_reading: bool = False
     pool_size: int = 6
-    # Where the outbox of the first run is; None: the default folder.
-    outbox: str | None = None
