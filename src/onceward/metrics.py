@@ -63,7 +63,7 @@ METRICS: tuple[Metric, ...] = (
     Metric("onceward_limit_paused", "gauge", ("limit",), "database", "Limits", "1 while the limit is paused or tries whether it is open again; of a limit per key, how many keys are."),
     Metric("onceward_alerts_open", "gauge", ("severity",), "database", "Alerts and audit log", "Open alerts: info, warning, critical."),
     Metric("onceward_audit_unsealed_entries", "gauge", (), "database", "Alerts and audit log", "Entries of the audit log that are not sealed yet; a count stops at 100,000."),
-    Metric("onceward_audit_unsealed_seconds", "gauge", (), "database", "Alerts and audit log", "How old the oldest of them is; above a minute, nobody seals or a transaction stays open."),
+    Metric("onceward_audit_unsealed_seconds", "gauge", (), "database", "Alerts and audit log", "How old the oldest of them is; above a minute, no worker seals or a transaction stays open."),
     Metric("onceward_xmin_age_transactions", "gauge", (), "database", "Storage", "How many transactions ago the oldest snapshot was taken; dead rows since then cannot be removed."),
     Metric("onceward_dead_rows", "gauge", ("table",), "database", "Storage", "Rows that vacuum has yet to remove, by its own estimate."),
     Metric("onceward_table_bytes", "gauge", ("table",), "database", "Storage", "Size on disk with indexes, and with all partitions."),

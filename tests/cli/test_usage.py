@@ -44,7 +44,9 @@ def test_the_commands_are_those_that_are_promised():
             "monitor", "monitor list", "monitor show", "monitor run", "monitor set", "monitor enable", "monitor disable",
             "monitor drop", "alert", "alert list", "alert show", "alert ack", "alert close", "alert silence", "alert silences",
             "alert unsilence", "channel", "channel list", "channel add", "channel test", "channel drop",
-            "retention", "retention show", "retention set", "retention run", "legal-hold", "hold list", "hold add", "hold release",
+            "retention", "retention show", "retention set", "retention run", "legal-hold", "legal-hold list",
+            "legal-hold add", "legal-hold release", "limit", "limit list", "limit show", "limit set", "limit pause", "limit resume", "limit drop",
+            "lane set", "lane share", "lane bounds",
             "audit", "audit list", "audit show", "audit status", "audit seal", "audit verify", "audit checkpoint", "audit proof",
             "audit keygen", "audit drop",
             "demo", "bench",
@@ -72,7 +74,7 @@ def test_every_read_has_json():
         "workflow show",
         "schedule list", "schedule show", "schedule preview", "run list", "run show",
         "delivery list", "delivery show", "monitor list", "monitor show", "alert list", "alert show", "alert silences",
-        "channel list", "retention show", "retention run", "hold list",
+        "channel list", "retention show", "retention run", "legal-hold list", "limit list", "limit show", "lane bounds",
     ]  # fmt: skip
 
     for path in reads:

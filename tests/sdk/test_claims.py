@@ -10,7 +10,7 @@ from onceward.worker.claims import SWEEP_SECONDS, Claims
 def claims_after(*, took: float) -> Claims:
     """A worker under load, whose last look from the beginning took so long and is just over."""
     claims = Claims({"default": None}, 10, 1.0)
-    claimed = ("claimed", "id", 1, "task", "{}", "default", 0, 70)
+    claimed = ("claimed", "id", 1, "task", "{}", "default", 0, 70, 1, 8, "default", None, None, None, "")
     claims.learned([claimed] * 10, asked=10, swept=True, took=took)
     return claims
 

@@ -56,9 +56,9 @@ class Root(Group):
     """The program itself; its help lists the commands in this order."""
 
     order: ClassVar[tuple[str, ...]] = (
-        "up", "db", "doctor", "worker", "workers", "web", "metrics", "job", "step", "workflow", "event", "lane", "limit",
-        "schedule", "run", "dead-letter", "delivery", "monitor", "alert", "channel", "audit", "retention", "legal-hold",
-        "operator", "token", "demo", "bench",
+        "db", "doctor", "operator", "token", "up", "worker", "workers", "web", "metrics", "job", "step", "workflow", "event",
+        "lane", "limit", "schedule", "run", "dead-letter", "delivery", "monitor", "alert", "channel", "audit", "retention",
+        "legal-hold", "demo", "bench",
     )  # fmt: skip
 
     def list_commands(self, ctx: Any) -> list[str]:
