@@ -21,7 +21,8 @@ FORMAT = 1
 UNITS = {metric.name: metric.unit for metric in METRICS}
 # What a line of progress shows of a measurement.
 HEADLINES = ("single", "bulk", "transaction_added", "drain_one", "drain_two", "drain_threads", "start_p50",
-             "growth_ready_kept", "horizon_kept", "keys_kept", "limits_kept", "fairness_times", "steps_with", "log", "import")  # fmt: skip
+             "growth_ready_kept", "horizon_kept", "keys_kept", "limits_kept", "fairness_times", "steps_with", "log",
+             "audit_kept", "import")  # fmt: skip
 
 
 @dataclass(slots=True)
