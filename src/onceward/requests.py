@@ -110,7 +110,6 @@ class Requests:
         # Whether the database has ever been reached: until then, trouble is reported at once.
         self._reached = False
         self._lanes_declared = app is None or (app.lanes == ["default"] and not app.limits)
-        self._lanes_unsure = False
 
     def _connection_options(self) -> dict[str, Any]:
         return {**CONNECTION_OPTIONS, "prepare_threshold": self._prepare_after}
@@ -120,8 +119,7 @@ class Requests:
 
     def _learn_of_lanes(self, created: int, *, in_callers_transaction: bool) -> None:
         # What a caller's transaction created may still be rolled back, and looks as if it existed until then.
-        self._lanes_unsure = in_callers_transaction and (self._lanes_unsure or created > 0)
-        self._lanes_declared = not self._lanes_unsure
+        self._lanes_declared = not (in_callers_transaction and created > 0)
 
     def _traced(
         self, task: AnyTask, given: EnqueueOptions, *, count: int = 1

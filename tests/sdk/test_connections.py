@@ -15,7 +15,7 @@ from sqlalchemy import create_engine, text
 from sqlalchemy.ext.asyncio import AsyncSession, create_async_engine
 from sqlalchemy.orm import Session
 
-from onceward import AsyncClient, Client
+from onceward import AsyncClient, Client, Onceward
 from onceward.errors import InvalidArgument, UnknownLane
 from tests.sdk import shop
 
@@ -180,3 +180,25 @@ def test_a_client_lives_through_terminated_sessions(onceward_database):
         )
         client.enqueue(shop.greet, PAYLOAD)
         assert len(client.jobs()) == 2
+
+
+def test_lanes_are_declared_until_they_are_known_to_be_committed(onceward_database):
+    """A caller's transaction may take the lane back with it; once it cannot, an enqueue is one statement."""
+    sent: list[str] = []
+
+    class Noting(psycopg.Cursor):
+        def execute(self, query, *args, **kwargs):
+            sent.append("declare" if "declare" in str(query) else "enqueue")
+            return super().execute(query, *args, **kwargs)
+
+    app = Onceward()
+    task = app.task(lane="fresh", name="in.a.fresh.lane")(lambda: None)
+    with (
+        Client(onceward_database, app=app) as client,
+        psycopg.connect(onceward_database, cursor_factory=Noting) as conn,
+    ):
+        for finish in (conn.rollback, conn.commit, conn.commit, conn.commit):
+            client.enqueue(task, connection=conn)
+            finish()
+        assert sent == ["declare", "enqueue"] * 3 + ["enqueue"]
+        assert len(client.jobs()) == 3

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import psycopg
+
 
 def test_a_worker_gets_jobs_of_the_lanes_it_asks_for_only(db):
     db.answer("add_lane", name="mail")
@@ -41,6 +43,19 @@ def test_lanes_declared_by_an_application_are_created_once(db):
     assert db.answer("declare_lanes", names=["default", "mail", "ocr"]) == 2
     assert db.answer("declare_lanes", names=["default", "mail", "ocr"]) == 0
     assert db.answer("declare_lanes", names=[]) == 0
+
+
+def test_within_a_transaction_what_it_declared_before_counts_until_it_is_rolled_back(db):
+    declare = "select onceward.declare_lanes(array['mail'])"
+    with psycopg.connect(db.dsn) as conn:
+        assert conn.execute(declare).fetchone() == (1,)
+        assert conn.execute(declare).fetchone() == (1,)
+        conn.rollback()
+        with conn.transaction(force_rollback=True):
+            assert conn.execute(declare).fetchone() == (1,)
+        assert conn.execute(declare).fetchone() == (1,)
+        conn.commit()
+        assert conn.execute(declare).fetchone() == (0,)
 
 
 def test_nothing_is_claimed_from_a_paused_lane(db):

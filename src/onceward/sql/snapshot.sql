@@ -2492,6 +2492,8 @@ create function onceward.declare_retention()
   returns void language sql volatile set search_path=pg_catalog, pg_temp;
 create function onceward.declare_schedules(p_app text, p_schedules jsonb)
   returns TABLE(name text, outcome text) language plpgsql volatile security definer set search_path=pg_catalog, pg_temp;
+create function onceward.declared(p_what text, p_count integer)
+  returns integer language plpgsql volatile set search_path=pg_catalog, pg_temp;
 create function onceward.deliver(p_kind text, p_key text, p_content jsonb, p_tenant text DEFAULT NULL::text, p_run_at timestamp with time zone DEFAULT NULL::timestamp with time zone, p_expires_at timestamp with time zone DEFAULT NULL::timestamp with time zone, p_priority integer DEFAULT 0, p_retry jsonb DEFAULT NULL::jsonb, p_max_attempts integer DEFAULT NULL::integer, p_alerts_to jsonb DEFAULT NULL::jsonb, p_headers jsonb DEFAULT NULL::jsonb)
   returns TABLE(delivery_id uuid, created boolean, state text) language plpgsql volatile security definer set search_path=pg_catalog, pg_temp;
 create function onceward.delivery_content(p_delivery_id uuid)

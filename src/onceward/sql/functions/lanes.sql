@@ -71,10 +71,28 @@ begin
       v_added := v_added + 1;
     end if;
   end loop;
-  return v_added;
+  return onceward.declared('lanes', v_added);
 end;
 $$;
-comment on function onceward.declare_lanes(text[]) is 'Creates those of these lanes that do not exist.  Returns how many it created.';
+comment on function onceward.declare_lanes(text[]) is 'Creates those of these lanes that do not exist.  Returns how many this transaction has created, with this call and before.';
+
+-- How much a transaction has declared so far.  A caller that hears 0 knows that nothing of it hangs on this transaction, and
+-- need not declare it again.  The setting ends with the transaction, and with a savepoint that is rolled back.
+create or replace function onceward.declared(p_what text, p_count integer)
+  returns integer
+  language plpgsql
+  set search_path = pg_catalog, pg_temp
+as $$
+declare
+  v_setting text := 'onceward.declared_' || p_what;
+  v_count   integer := coalesce(nullif(current_setting(v_setting, true), '')::integer, 0) + p_count;
+begin
+  if p_count > 0 then
+    perform set_config(v_setting, v_count::text, true);
+  end if;
+  return v_count;
+end;
+$$;
 
 create or replace function onceward.no_such_lane(p_name text)
   returns void

@@ -78,11 +78,11 @@ begin
       v_changed := v_changed + 1;
     end if;
   end loop;
-  return v_changed;
+  return onceward.declared('limits', v_changed);
 end;
 $$;
 comment on function onceward.declare_limits(jsonb, boolean) is
-  'Creates or changes limits as code declares them (the parameters of set_limit, by name); those that a person has set stay as they are.  Workers do so when they start; a producer only creates what is missing (p_only_new).  Returns how many changed.';
+  'Creates or changes limits as code declares them (the parameters of set_limit, by name); those that a person has set stay as they are.  Workers do so when they start; a producer only creates what is missing (p_only_new).  Returns how many this transaction has changed, with this call and before.';
 
 create or replace function onceward.write_limit(p_name text, p_limit jsonb, p_source text)
   returns boolean
