@@ -105,7 +105,7 @@ LABELS = {
 # Managed by those who see all: a session of one tenant is refused whatever the id.
 FOR_ALL = {"revoke_token"}
 # A filter on what the caller sees, and no more.
-FILTERS = {"find_jobs"}
+FILTERS = {"find_jobs", "count_found"}
 # What another tenant's may be answered with: it belongs to another, or there is none.
 REFUSALS = {"OW011", "OW006"}
 # No such hold, alert.

@@ -135,7 +135,8 @@ def client(db):
         yield client
 
 
-@pytest.fixture(scope="session")
+# Not of the session: while it lives, its event loop runs in this thread, and no other test could run its own.
+@pytest.fixture(scope="module")
 def chromium():
     if CHROMIUM is None:
         pytest.skip("no Chromium was found")

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import json
 import socket
+import sys
 
 import httpx
 import pytest
+import structlog
 
 from onceward.errors import InvalidArgument
 from onceward.web import ApiSettings
+from onceward.web.api import guard
 from onceward.web.api.build import PREFIX, described, description
 from onceward.web.api.rates import MOST, Rates
 
@@ -216,7 +219,9 @@ def test_the_bounds_come_from_the_environment():
         ApiSettings.from_environment({"ONCEWARD_API_RATE": "many"})
 
 
-def test_every_answer_has_the_number_of_its_request_and_no_secret_is_logged(everything, capfd):
+def test_every_answer_has_the_number_of_its_request_and_no_secret_is_logged(everything, capfd, monkeypatch):
+    # Whatever else this process has configured: here everything is written.
+    monkeypatch.setattr(guard, "log", structlog.wrap_logger(structlog.PrintLogger(sys.stdout)))
     given = everything.http.get("/lanes", headers={"X-Request-Id": "trace-7"})
     assert given.headers["x-request-id"] == "trace-7"
     forged = everything.http.get("/lanes", headers={"X-Request-Id": "a b\tc"})

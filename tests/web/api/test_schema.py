@@ -24,7 +24,8 @@ def test_the_api_is_what_its_description_says(api, everything, db, tmp_path):
             sys.executable, "-m", "schemathesis.cli", "--config-file", HERE / "schemathesis.toml",
             "run", f"{api.address}/api/v1/openapi.json", "--url", f"{api.address}/api/v1",
             "--header", f"Authorization: {token}", "--checks", "all", "--max-time", SECONDS, "--max-examples", "20",
-            "--request-timeout", "30", "--no-color", "--generation-database", "none", "--warnings", "off",
+            # Waiting for a job is answered after a minute at most, on purpose.
+            "--request-timeout", "70", "--max-response-time", "65", "--no-color", "--generation-database", "none", "--warnings", "off",
             "--report", "json", "--report-json-path", tmp_path / "report.json",
         ],
         capture_output=True, text=True, timeout=280, check=False, cwd=tmp_path,

@@ -111,8 +111,11 @@ begin
   end if;
   perform onceward.end_access(v_id);
   update onceward.operator_private as o set disabled_at = onceward.now() where o.id = v_id and o.disabled_at is null;
+  if not found then
+    return false;
+  end if;
   perform onceward.audit('operator.disabled', p_entity_type => 'operator', p_entity_id => p_name);
-  return found;
+  return true;
 end;
 $$;
 comment on function onceward.disable_operator(text) is
