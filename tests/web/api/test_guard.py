@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import socket
-import sys
 
 import httpx
 import pytest
@@ -221,7 +220,14 @@ def test_the_bounds_come_from_the_environment():
 
 def test_every_answer_has_the_number_of_its_request_and_no_secret_is_logged(everything, capfd, monkeypatch):
     # Whatever else this process has configured: here everything is written.
-    monkeypatch.setattr(guard, "log", structlog.wrap_logger(structlog.PrintLogger(sys.stdout)))
+    said = structlog.testing.LogCapture()
+    monkeypatch.setattr(
+        guard,
+        "log",
+        structlog.wrap_logger(
+            None, processors=[said], wrapper_class=structlog.make_filtering_bound_logger(0)
+        ),
+    )
     given = everything.http.get("/lanes", headers={"X-Request-Id": "trace-7"})
     assert given.headers["x-request-id"] == "trace-7"
     forged = everything.http.get("/lanes", headers={"X-Request-Id": "a b\tc"})
@@ -229,7 +235,7 @@ def test_every_answer_has_the_number_of_its_request_and_no_secret_is_logged(ever
     problem = everything.http.post("/jobs", json={"task": "t", "payload": {"x": "canary-1"}, "key": 5})
     assert problem.json()["request_id"] == problem.headers["x-request-id"]
     everything.http.get("/jobs", params={"key": "canary-2"})
-    out = "".join(capfd.readouterr())
+    out = str(said.entries) + "".join(capfd.readouterr())
     assert "trace-7" in out
     for secret in ("canary-1", "canary-2", everything.http.headers["authorization"].removeprefix("Bearer ")):
         assert secret not in out
