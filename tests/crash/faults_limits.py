@@ -93,7 +93,7 @@ def limits(arena: Arena, *, workers: int, tasks: int, kills: int, seconds: int) 
         log = Log(path)
     finally:
         provider.kill()
-        provider.wait()
+        provider.communicate()
     used = log.between(began * NS, ended * NS) / (LIMIT * (ended - began) / PERIOD)
     # From the last refusal on, when everybody has heard of it, until the pause is over.
     quiet = (log.refused[0] + UNDER_WAY * NS, log.refused[0] + RETRY_AFTER * NS)

@@ -13,7 +13,10 @@ from tests.crash.waiting import until
 pytestmark = [pytest.mark.crash, pytest.mark.slow]
 
 # What a worker does whatever its jobs are.
-UPKEEP = {"exchange", "promote", "heartbeat", "tick", "rescue", "ensure_partitions", "tidy", "adopt"}
+UPKEEP = {
+    "exchange", "promote", "heartbeat", "tick", "rescue", "ensure_partitions", "tidy", "adopt", "seal", "begin_checks",
+    "run_check", "finish_check", "retain_due",
+}  # fmt: skip
 JOBS = 40
 # Each connection for work prepares a statement, once, which is a round trip of its own.
 LINKS = 2
