@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 
+import psycopg
 import pytest
 from psycopg.types.json import Jsonb
 
@@ -329,3 +331,23 @@ def test_a_limit_is_read_as_the_tenant_may(db):
     assert [row.key for row in seen.run("select key from onceward.limits where name = 'api'")] == ["acme"]
     with refused("OW011"):
         seen.call("limit_now", limit="api", key="globex")
+
+
+@pytest.mark.race
+def test_of_many_who_declare_a_limit_at_once_one_creates_it(db):
+    declare = 'select onceward.declare_limits(\'[{"name": "api", "requests": 10}]\')'
+    with psycopg.connect(db.dsn) as first:
+        assert first.execute(declare).fetchone() == (1,)
+        with ThreadPoolExecutor(4) as pool:
+            others = [pool.submit(declare_once, db.dsn, declare) for _ in range(4)]
+            while db.value("select count(*) from pg_locks where not granted") < 4:
+                pass
+            first.commit()
+            assert [other.result(30) for other in others] == [0, 0, 0, 0]
+
+
+def declare_once(dsn: str, declare: str) -> int:
+    with psycopg.connect(dsn, autocommit=True) as conn:
+        row = conn.execute(declare).fetchone()
+        assert row is not None
+        return row[0]

@@ -97,13 +97,22 @@ begin
   v_new.source := p_source;
   v_new.changed_at := onceward.now();
   v_new.changed_by := onceward.actor();
-  select * into v_old from onceward.limit_private as l where l.name = p_name;
-  if found and (v_old.source = 'person' and p_source <> 'person'
-                or (to_jsonb(v_old) - 'changed_at' - 'changed_by') = (to_jsonb(v_new) - 'changed_at' - 'changed_by')) then
-    return false;
-  end if;
-  delete from onceward.limit_private as l where l.name = p_name;
-  insert into onceward.limit_private select v_new.*;
+  -- A fleet that starts declares the same limit many times at once.
+  loop
+    select * into v_old from onceward.limit_private as l where l.name = p_name for update;
+    if not found then
+      insert into onceward.limit_private select v_new.* on conflict do nothing;
+      exit when found;
+      continue;
+    end if;
+    if v_old.source = 'person' and p_source <> 'person'
+       or (to_jsonb(v_old) - 'changed_at' - 'changed_by') = (to_jsonb(v_new) - 'changed_at' - 'changed_by') then
+      return false;
+    end if;
+    delete from onceward.limit_private as l where l.name = p_name;
+    insert into onceward.limit_private select v_new.*;
+    exit;
+  end loop;
   if not v_new.per_key then
     insert into onceward.bucket_private (limit_name, key, refilled_at) values (p_name, '', onceward.now())
         on conflict do nothing;
