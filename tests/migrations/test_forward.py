@@ -17,7 +17,7 @@ OUT = {
     "0004_expand_schedules.sql": "fb094646f7b0c04a",
     "0005_expand_run_keys.sql": "f51cd3006754acb3",
     "0006_expand_limits.sql": "683f5a1aca04fbdf",
-    "0007_expand_audit.sql": "1f6bb29ecac24c0b",
+    "0007_expand_audit.sql": "fbdf8f39dc5c2deb",
     "0008_expand_monitors.sql": "8086046d5dee3c44",
     "0009_expand_web.sql": "c8ef1fca52e1ff95",
 }
