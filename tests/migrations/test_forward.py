@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from pathlib import Path
 
 import psycopg
 import pytest
@@ -59,3 +60,18 @@ def test_a_job_that_waited_for_its_key_is_looked_at_after_the_upgrade(first_vers
         asked = conn.execute("select tenant, concurrency_key from onceward.admission_private").fetchall()
         assert asked == [("default", "new")]
         assert conn.execute("select promoted from onceward.promote()").fetchone() == (1,)
+
+
+def test_an_upgrade_gets_past_the_functions_of_the_version_before(cluster, monkeypatch):
+    dsn = cluster.database()
+    everything = install.migrations()
+    before = Path(__file__).with_name("functions_0005.sql").read_text()
+    with monkeypatch.context() as then:
+        then.setattr(install, "migrations", lambda: everything[:5])
+        then.setattr(install, "code", lambda: [install.Script("before.sql", before)])
+        install.upgrade(dsn)
+
+    install.upgrade(dsn)
+
+    with psycopg.connect(dsn) as conn:
+        assert conn.execute("select created from onceward.enqueue('t')").fetchone() == (True,)

@@ -90,10 +90,6 @@ LaneInPath = Annotated[str, Path(pattern=_LANE, examples=["default"])]
 Limit = Annotated[int, Query(ge=1, le=MOST, description="How many at most.")]
 
 
-class Accepted(Sent):
-    """Nothing to say."""
-
-
 class Changed(BaseModel):
     """Whether there was anything to do."""
 

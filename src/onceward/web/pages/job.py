@@ -12,7 +12,7 @@ from starlette.routing import Route
 
 from onceward import calls, jsonsafe
 from onceward.errors import InvalidArgument, UnknownJob
-from onceward.model import JobInfo, Json, LaneInfo, WorkerInfo
+from onceward.model import JobInfo, Json
 from onceward.web import graph, jsonview, layout, timeline
 from onceward.web.context import identity_of, web_of
 from onceward.web.database import Acting
@@ -89,18 +89,6 @@ async def show(request: Request) -> Response:
         worker=next((worker for worker in workers if worker.id == job.worker_id), None),
         workers={worker.id: worker for worker in workers},
     )  # fmt: skip
-
-
-def _why_waiting(job: JobInfo, lane: LaneInfo | None, workers: list[WorkerInfo]) -> str:
-    if lane is not None and lane.paused:
-        by = f" by {lane.paused_by}" if lane.paused_by else ""
-        return f" The lane is paused{by}{f': {lane.pause_reason}' if lane.pause_reason else ''}."
-    serving = [worker for worker in workers if worker.state == "live" and job.lane in worker.lanes]
-    if not serving:
-        return " No live worker serves that lane."
-    if not any(job.task in worker.tasks for worker in serving):
-        return f" No live worker of that lane knows the task {job.task}."
-    return ""
 
 
 # ---------------------------------------------------------------- acting
