@@ -90,9 +90,10 @@ def take_role(role: str) -> Call[None]:
 
 def read_only() -> Call[None]:
     """For the rest of the transaction, write nothing, and give up what takes long: a few heavy pages would hold every
-    connection."""
+    connection.  Nothing here runs long enough to be worth compiling."""
     return Call(
-        "select set_config('transaction_read_only', 'on', true), set_config('statement_timeout', '20s', true)",
+        "select set_config('transaction_read_only', 'on', true), set_config('statement_timeout', '20s', true), "
+        "set_config('jit', 'off', true)",
         {},
         nothing,
         repeatable=True,
