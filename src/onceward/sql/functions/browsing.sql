@@ -175,9 +175,9 @@ $$;
 comment on function onceward.estimate_jobs() is
   'About how many jobs there are, live and archived, by the statistics of the server.  Null for who does not see every tenant.';
 
--- What happened per minute and lane.  On a busy day it looks at a sample of the pages, some thousands of them, and multiplies:
+-- What happened per minute and lane.  On a busy day it looks at a sample of the pages, some hundreds of them, and multiplies:
 -- about says so.  Jobs that were created more than a day before they ended are not counted.
-create or replace function onceward.activity(p_minutes integer default 60, p_pages integer default 1500)
+create or replace function onceward.activity(p_minutes integer default 60, p_pages integer default 800)
   returns table (minute timestamptz, lane text, done bigint, failed bigint, about boolean)
   language plpgsql stable
   set search_path = pg_catalog, pg_temp
