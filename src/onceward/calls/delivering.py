@@ -13,7 +13,9 @@ from onceward.calls.base import Call, one, rows_of, scalar
 from onceward.model import BegunDelivery, Delivery, DeliveryFilter, DeliveryInfo, Json, Options
 
 
-def deliver(kind: str, content: str, options: Options, *, alerts_to: str | None = None) -> Call[Delivery]:
+def deliver(
+    kind: str, content: str, options: Options, *, alerts_to: str | None = None, made_by: str | None = None
+) -> Call[Delivery]:
     """`content` and `alerts_to` are JSON text that jsonsafe has checked.
 
     Of the options, only the key, the times, priority, retry and tenant count; without a retry policy, that of the kind.
@@ -23,7 +25,7 @@ def deliver(kind: str, content: str, options: Options, *, alerts_to: str | None 
         "%(tenant)s::text, coalesce(%(run_at)s::timestamptz, onceward.now() + %(delay)s::interval), "
         "coalesce(%(expires_at)s::timestamptz, coalesce(%(run_at)s::timestamptz, "
         "onceward.now() + coalesce(%(delay)s::interval, '0')) + %(expires_in)s::interval), "
-        "%(priority)s::int, %(retry)s::jsonb, null, %(alerts_to)s::jsonb, %(headers)s::jsonb)",
+        "%(priority)s::int, %(retry)s::jsonb, null, %(alerts_to)s::jsonb, %(headers)s::jsonb, %(made_by)s::uuid)",
         {
             "kind": kind,
             "key": options.key,
@@ -37,6 +39,7 @@ def deliver(kind: str, content: str, options: Options, *, alerts_to: str | None 
             "retry": json.dumps(options.retry.to_json()) if options.retry else None,
             "alerts_to": alerts_to,
             "headers": json.dumps(dict(options.headers)) if options.headers else None,
+            "made_by": made_by,
         },
         one(lambda row: Delivery(UUID(str(row[0])), row[1], row[2])),
         repeatable=True,
@@ -104,7 +107,7 @@ def delivery_content(delivery_id: UUID) -> Call[Json]:
 
 _DELIVERY: LiteralString = (
     "select id, tenant, kind, key, state, tries, provider, provider_ref, created_at, first_try_at, sending_at, "
-    "next_try_at, unclear_since, ended_at, error_type, category, message, decided_by, note, is_alert "
+    "next_try_at, unclear_since, ended_at, error_type, category, message, decided_by, note, is_alert, made_by "
     "from onceward.deliveries"
 )
 
@@ -128,6 +131,16 @@ def deliveries(wanted: DeliveryFilter) -> Call[list[DeliveryInfo]]:
         " and (%(tenant)s::text is null or tenant = %(tenant)s::text)"
         " and (%(before)s::uuid is null or id < %(before)s::uuid) order by id desc limit %(limit)s::int",
         params,
+        rows_of(DeliveryInfo),
+        repeatable=True,
+    )
+
+
+def deliveries_of(job_id: UUID, limit: int) -> Call[list[DeliveryInfo]]:
+    """Those that the handler of this job has asked for, in order."""
+    return Call(
+        _DELIVERY + " where made_by = %(job_id)s::uuid order by id limit %(limit)s::int",
+        {"job_id": job_id, "limit": limit},
         rows_of(DeliveryInfo),
         repeatable=True,
     )

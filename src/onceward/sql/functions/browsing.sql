@@ -234,7 +234,12 @@ as $$
     (select string_agg(concat_ws(',', w.id, w.expires_at <= onceward.now()), ';' order by w.id)
        from onceward.worker_private as w where w.retired_at is null),
     (select count(*) from onceward.delivery_private as d where d.state = 'uncertain'),
+    (select concat_ws(',', count(*), count(a.acked_at), count(*) filter (where a.clear_since is null))
+       from onceward.alert_private as a where a.closed_at is null and a.state = 'open'),
+    (select max(s.created_at) from onceward.silence_private as s where s.until > onceward.now()),
+    (select c.id from onceward.comment_private as c order by c.id desc limit 1),
+    (select concat_ws(',', count(*), max(a.assigned_at)) from onceward.assignment_private as a),
     (select string_agg(concat_ws(',', s.id, s.version, s.last_ticked_at), ';' order by s.id) from onceward.schedule_private as s)))
 $$;
 comment on function onceward.pulse() is
-  'A text that changes when jobs, lanes, workers, schedules or uncertain deliveries that the caller sees have changed.';
+  'A text that changes when jobs, lanes, workers, schedules, uncertain deliveries, alerts or what is said about dead letters have changed, as far as the caller sees them.';

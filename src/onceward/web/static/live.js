@@ -24,8 +24,11 @@ function say(state) {
   }
 }
 
-// Whoever is typing, choosing or reading inside a part keeps it as it is.
-const inUse = (part) => part.contains(document.activeElement) && document.activeElement.matches("input, textarea, select");
+// Whoever is typing or choosing inside a part keeps it as it is, also while they look elsewhere: what was typed is theirs.
+const isTyped = (field) => field.type !== "hidden" && field.value !== field.defaultValue;
+const inUse = (part) =>
+  (part.contains(document.activeElement) && document.activeElement.matches("input, textarea, select")) ||
+  [...part.querySelectorAll("input, textarea")].some(isTyped);
 
 function exchange(page) {
   for (const part of document.querySelectorAll("[data-live]")) {
