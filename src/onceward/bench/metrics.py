@@ -75,7 +75,9 @@ METRICS = (
     _metric("audit_ends", "audit", "drain, ends of jobs in the audit log", RATE),
     _metric("audit_all", "audit", "drain, every transition in the audit log", RATE),
     _metric("audit_kept", "audit", "every transition ÷ ends", TIMES),
-    _metric("web_p95", "web", "slowest page or read of the API, p95, beside 1 M archived and 100 k live jobs", MS),
+    _metric(
+        "web_p95", "web", "slowest page or read of the API, p95, beside 1 M archived and 100 k live jobs", MS
+    ),
     _metric("web_middle", "web", "the middle one of them, p95", MS),
     _metric("web_processor", "web", "the web process' own work for one answer, highest", MS),
     _metric("import", "import", "import of the client", MS),

@@ -61,7 +61,7 @@ def bars(points: Sequence[Point], title: str) -> Markup:
         top=f"{top:,}",
         half=f"{top // 2:,}" if top > 1 else "",
         title=title,
-        bars=Markup(lines + "".join(parts)),
+        bars=_shapes(lines, *parts),
         first=points[0].label if points else "",
         middle=points[len(points) // 2].label if points else "",
         last=points[-1].label if points else "",
@@ -84,13 +84,71 @@ def heat(points: Sequence[Point], title: str, top: int) -> Markup:
     label = f"{title}: {total:,} done, {failed:,} failed"
     return Markup(
         '<svg class="heat-strip" viewBox="0 0 {} 14" preserveAspectRatio="none" role="img" aria-label="{}">{}</svg>'
-    ).format(len(points) * 10 - 1, label, Markup("".join(cells)))
+    ).format(len(points) * 10 - 1, label, _shapes(*cells))
+
+
+def _shapes(*parts: str) -> Markup:
+    """Text that is put together here, of numbers and of what escape has gone over."""
+    return Markup("".join(parts))  # noqa: S704 - see above
 
 
 def _said(point: Point) -> str:
     """What a bar says, escaped: there are hundreds of them on a page, and each is put together as text."""
     failed = f", {point.failed:,} failed" if point.failed else ""
     return f"{escape(point.label)}: {point.done:,} done{failed}"
+
+
+@dataclass(frozen=True, slots=True)
+class LevelPoint:
+    """A moment of a limit: what was left of it from 0 to 1, how many waited, and whether it was paused."""
+
+    label: str
+    level: float
+    waiting: int
+    paused: bool
+
+
+def levels(points: Sequence[LevelPoint], title: str) -> Markup:
+    """What was left, as a line that falls to the ground when there is no room; under it, a mark where it was paused."""
+    if len(points) < 2:
+        return Markup("")
+    step = 1000 / (len(points) - 1)
+    line = " ".join(f"{i * step:.1f},{98 - point.level * 96:.1f}" for i, point in enumerate(points))
+    marks = "".join(
+        f'<rect class="level-paused" x="{max(i * step - step / 2, 0):.1f}" y="0" width="{step:.1f}" height="100"/>'
+        for i, point in enumerate(points)
+        if point.paused
+    )
+    hits = "".join(
+        f'<g><rect class="bar-hit" x="{max(i * step - step / 2, 0):.1f}" y="0" width="{step:.1f}" height="100"/>'
+        f"<title>{escape(point.label)}: {point.level:.0%} left, {point.waiting:,} waiting{', paused' if point.paused else ''}</title></g>"
+        for i, point in enumerate(points)
+    )
+    lines = "".join(f'<line class="grid" x1="0" x2="1000" y1="{y}" y2="{y}"/>' for y in (2, 50, 98))
+    rows = "".join(
+        f"<tr><th scope=row>{escape(point.label)}</th><td>{point.level:.0%}</td><td>{point.waiting}</td>"
+        f"<td>{'yes' if point.paused else 'no'}</td></tr>"
+        for point in points
+    )
+    return Markup(
+        '<figure class="chart"><div class="chart-scale" aria-hidden="true"><span>100%</span><span>50%</span><span>0</span></div>'
+        '<svg class="bars" viewBox="0 0 1000 100" preserveAspectRatio="none" role="img" aria-label="{title}">{shapes}</svg>'
+        '<div class="chart-axis" aria-hidden="true"><span>{first}</span><span>{middle}</span><span>{last}</span></div>'
+        '<div class="hidden"><table><caption>{title}</caption><tr><th scope=col>Time</th><th scope=col>Left</th>'
+        "<th scope=col>Waiting</th><th scope=col>Paused</th></tr>{rows}</table></div></figure>"
+    ).format(
+        title=title,
+        shapes=_shapes(
+            lines,
+            marks,
+            f'<polygon class="spark-area" points="0,98 {line} 1000,98"/><polyline class="spark-line" points="{line}"/>',
+            hits,
+        ),
+        first=points[0].label,
+        middle=points[len(points) // 2].label,
+        last=points[-1].label,
+        rows=_shapes(rows),
+    )
 
 
 def nice(value: int) -> int:
@@ -106,8 +164,8 @@ def _rect(name: str, x: float, y: float, width: float, height: float) -> str:
 
 
 def _table(title: str, points: Sequence[Point]) -> Markup:
-    rows = Markup(
-        "".join(
+    rows = _shapes(
+        *(
             f"<tr><th scope=row>{escape(point.label)}</th><td>{point.done}</td><td>{point.failed}</td></tr>"
             for point in points
             if point.done or point.failed

@@ -13,8 +13,8 @@ from starlette.routing import Route
 
 from onceward import calls, jsonsafe
 from onceward.errors import InvalidArgument, UnknownJob, WrongState
-from onceward.model import JobInfo, Json, StepInfo
-from onceward.web import graph, jsonview, layout, timeline
+from onceward.model import DeliveryInfo, EventInfo, JobInfo, Json, StepInfo
+from onceward.web import graph, jsonview, layout, tables, timeline
 from onceward.web.care import Care, assigning, care_of, people_for
 from onceward.web.context import identity_of, web_of
 from onceward.web.database import Acting
@@ -99,6 +99,23 @@ async def show(request: Request) -> Response:
         worker=next((worker for worker in workers if worker.id == job.worker_id), None),
         workers={worker.id: worker for worker in workers},
     )  # fmt: skip
+
+
+async def steps_csv(request: Request) -> Response:
+    found = await web_of(request).database.run(identity_of(request), calls.steps(job_id_of(request)))
+    return tables.csv_of("steps", StepInfo, found, without=("result", "error"))
+
+
+async def deliveries_csv(request: Request) -> Response:
+    call = calls.deliveries_of(job_id_of(request), tables.MOST_ROWS)
+    found = await web_of(request).database.run(identity_of(request), call)
+    return tables.csv_of("deliveries", DeliveryInfo, found)
+
+
+async def events_csv(request: Request) -> Response:
+    call = calls.events_of(job_id_of(request), tables.MOST_ROWS)
+    found = await web_of(request).database.run(identity_of(request), call)
+    return tables.csv_of("events", EventInfo, found, without=("payload",))
 
 
 def fingerprint_of(job: JobInfo) -> str | None:
@@ -247,6 +264,9 @@ async def run_now(request: Request) -> Response:
 
 ROUTES = [
     Route("/jobs/{id}", show),
+    Route("/jobs/{id}/steps.csv", steps_csv),
+    Route("/jobs/{id}/deliveries.csv", deliveries_csv),
+    Route("/jobs/{id}/events.csv", events_csv),
     Route("/jobs/{id}/requeue", ask_requeue),
     Route("/jobs/{id}/requeue", requeue, methods=["POST"]),
     Route("/jobs/{id}/cancel", ask),
