@@ -135,11 +135,21 @@ _DEAD: LiteralString = (
 )
 
 
-def dead_letters(wanted: JobFilter) -> Call[list[DeadLetterInfo]]:
+def dead_letters(
+    wanted: JobFilter, *, before: tuple[datetime, UUID] | None = None
+) -> Call[list[DeadLetterInfo]]:
+    """The latest first.  `before`: the time and id of the last one of the page before."""
     return Call(
         "select id, tenant, lane, task, priority, attempt, max_attempts, created_at, dead_at, payload, key, error_type, "
-        "category, message, fingerprint" + _DEAD + " order by dead_at desc, id desc limit %(limit)s::int",
-        _filter_params(wanted),
+        "category, message, fingerprint"
+        + _DEAD
+        + " and (%(before_at)s::timestamptz is null or (dead_at, id) < (%(before_at)s::timestamptz, %(before_id)s::uuid))"
+        " order by dead_at desc, id desc limit %(limit)s::int",
+        {
+            **_filter_params(wanted),
+            "before_at": before[0] if before else None,
+            "before_id": before[1] if before else None,
+        },
         rows_of(DeadLetterInfo),
         repeatable=True,
     )
