@@ -30,6 +30,7 @@ create or replace function onceward.find_jobs(
   set enable_seqscan = off
   set enable_bitmapscan = off
   set enable_sort = off
+  set jit = off
   rows 50
 as $$
 #variable_conflict use_column
@@ -90,6 +91,7 @@ create or replace function onceward.count_found(
   set enable_seqscan = off
   set enable_bitmapscan = off
   set enable_sort = off
+  set jit = off
 as $$
 begin
   return query
@@ -134,6 +136,7 @@ create or replace function onceward.scan_end(
   set enable_seqscan = off
   set enable_bitmapscan = off
   set enable_sort = off
+  set jit = off
 as $$
 begin
   return (
