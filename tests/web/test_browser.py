@@ -16,7 +16,7 @@ from tests.web import filled
 from tests.web.conftest import SHOTS
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
-PAGES = ("/", "/jobs", "/dead-letters", "/lanes", "/schedules", "/schedules/new", "/deliveries", "/workers", "/doctor",
+PAGES = ("/", "/jobs", "/dead-letters", "/lanes", "/schedules", "/schedules/new", "/deliveries", "/workers", "/doctor", "/new-lane",
          *filled.PAGES, "/_components", "/jobs/cancel?state=ready", "/dead-letters/requeue", "/dead-letters/resolve")  # fmt: skip
 
 
