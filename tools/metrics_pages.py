@@ -36,6 +36,18 @@ The gauges of the database are the same whoever tells them: take `max()`, not `s
 They are read at most every five seconds per process, by `onceward.metrics()`, whose counts stop at 100,000 and go by index.
 When the database does not answer, they are missing, `onceward_database_up` is 0, and the rest of the page is there.
 
+The web pages serve the gauges of the database as well, at `/metrics`: `onceward web` and `onceward up` need no worker for it.
+They answer requests from the machine itself, people who are signed in and see every tenant, and tokens with the scope `read` that are bound to no tenant.
+
+```yaml
+scrape_configs:
+  - job_name: onceward
+    authorization:
+      credentials_file: /etc/prometheus/onceward-token
+    static_configs:
+      - targets: ["onceward.example:443"]
+```
+
 `onceward metrics` prints the gauges of the database without a worker, for a collector that reads files; with `--json` for other programs.
 
 An attempt is counted as ended when the database has taken its end.

@@ -21,6 +21,7 @@ from onceward import calls, contrib, jsonsafe, recording
 from onceward.calls import Call
 from onceward.connecting import none_free, probe, probe_async
 from onceward.errors import connection_lost, is_connection_trouble, is_pooler_trouble
+from onceward.handling import current_job
 from onceward.model import (
     AttemptInfo,
     Explanation,
@@ -197,7 +198,7 @@ class Client(Requests):
         """Let jobs that wait for the event go on.  False: there was one of that name already, and it stays."""
         text = None if payload is None else jsonsafe.dumps(payload, what="payload")
         tenant = None if self._tenant == "*" else self._tenant
-        call = calls.emit_event(name, text, tenant=tenant, keep=keep)
+        call = calls.emit_event(name, text, tenant=tenant, keep=keep, made_by=current_job.get())
         return self.run(call, connection=connection)
 
     def record_event(self, kind: str, *, connection: Any = None, **event: Unpack[AuditEvent]) -> int:
@@ -428,7 +429,7 @@ class AsyncClient(Requests):
         """Let jobs that wait for the event go on.  False: there was one of that name already, and it stays."""
         text = None if payload is None else jsonsafe.dumps(payload, what="payload")
         tenant = None if self._tenant == "*" else self._tenant
-        call = calls.emit_event(name, text, tenant=tenant, keep=keep)
+        call = calls.emit_event(name, text, tenant=tenant, keep=keep, made_by=current_job.get())
         return await self.run(call, connection=connection)
 
     async def record_event(self, kind: str, *, connection: Any = None, **event: Unpack[AuditEvent]) -> int:

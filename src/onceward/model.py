@@ -262,6 +262,8 @@ class EventInfo:
     payload: Json
     emitted_at: datetime
     expires_at: datetime
+    # The job whose handler has emitted it.
+    made_by: UUID | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -478,6 +480,8 @@ class DeliveryInfo:
     decided_by: str | None
     note: str | None
     is_alert: bool
+    # The job whose handler has asked for it.
+    made_by: UUID | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -161,3 +161,16 @@ class ShareInfo:
 
 def uses_json(uses: Sequence[Use], payload: object) -> list[dict[str, Json]]:
     return [use.of(payload) for use in uses]
+
+
+@dataclass(frozen=True, slots=True)
+class LimitLevel:
+    """One row of the view `limit_history`: a minute of a limit.  Of a limit per key, of the emptiest key."""
+
+    name: str
+    at: datetime
+    # What was left, from 0 to 1.
+    level: float
+    # Ready jobs that used it, counted up to ten thousand.
+    waiting: int
+    paused: bool

@@ -148,3 +148,42 @@ def test_show_is_that_of_the_job(cli, letters):
 
 def test_a_long_list_says_how_many_there_are(cli, letters):
     assert "2 of 7 dead letters" in cli.ok("dead-letter", "list", "--limit", 2).err
+
+
+def test_dead_letters_are_assigned_and_talked_about(cli, db, letters):
+    group = cli.json("dead-letter", "list", "--group", "--task", "bill")[0]
+    kind = ["--task", "bill", "--fingerprint", group["fingerprint"]]
+
+    assert cli.ok("dead-letter", "assign", letters[0], "--to", "ana").err == "ana looks after them\n"
+    assert cli.ok("dead-letter", "assign", *kind, "--to", "ana").err == "ana looks after them already\n"
+    cli.ok("dead-letter", "comment", letters[1], "--text", "asked the bank")
+    cli.ok("dead-letter", "comment", *kind, "--text", "they look into it")
+
+    care = cli.json("dead-letter", "comments", *kind)
+    assert [each["assigned_to"] for each in care["assignments"]] == ["ana"]
+    assert [(each["body"], each["job_id"]) for each in care["comments"]] == [
+        ("asked the bank", str(letters[1])), ("they look into it", None),
+    ]  # fmt: skip
+    answer = cli.ok("dead-letter", "comments", letters[2])
+    assert "ana looks after them" in answer.err
+    assert "asked the bank" in answer.out
+    assert cli.ok("dead-letter", "assign", *kind, "--nobody").err == "nobody looks after them\n"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "status", "fragment"),
+    [
+        (["assign", "--task", "bill"], 2, "--to or --nobody is missing"),
+        (["assign", "--task", "bill", "--to", "ana", "--nobody"], 2, "exclude each other"),
+        (["assign", "--to", "ana"], 2, "no dead letter is named"),
+        (["assign", "--task", "bill", "--fingerprint", "none", "--to", "ana"], 1, "no dead letter of task"),
+        (["comment", "--task", "bill"], 2, "--text is missing"),
+        (["comments"], 2, "no dead letter is named"),
+    ],
+)
+def test_a_slip_in_an_assignment_is_named(cli, letters, arguments, status, fragment):
+    assert fragment in cli.refused(status, "dead-letter", *arguments)
+
+
+def test_only_a_dead_letter_is_looked_after(cli, db):
+    assert "no dead letter" in cli.refused(1, "dead-letter", "assign", db.enqueue(), "--to", "ana")

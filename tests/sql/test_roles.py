@@ -54,6 +54,10 @@ OF_A_TENANT = {
     "channels",
     "legal_hold_private",
     "legal_holds",
+    "assignment_private",
+    "assignments",
+    "comment_private",
+    "comments",
 }
 # Of any tenant, and so for those only who see all of them.
 OF_ALL_TENANTS = {"monitor_run_private", "monitor_runs"}
@@ -80,6 +84,8 @@ OF_EVERYBODY = {
     "retention",
     "removal_private",
     "removals",
+    "limit_level_private",
+    "limit_history",
 }
 # Producers write into the audit log and read nothing of it.
 NOT_OF_PRODUCERS = {"audit_private", "audit_log", "seal_private", "seal_leaf_private", "seals"}
@@ -115,7 +121,7 @@ OPERATING = {
     "set_limit", "drop_limit", "pause_limit", "resume_limit", "set_share", "set_bound", "drop_bound", "audit_lane", "drop_audit",
     "check_monitors", "run_monitor", "set_monitor", "enable_monitor", "disable_monitor", "drop_monitor", "ack_alert",
     "close_alert", "silence_alerts", "end_silence", "add_channel", "drop_channel", "test_channel", "set_retention", "retain",
-    "retain_due", "hold_tenant", "release_tenant",
+    "retain_due", "hold_tenant", "release_tenant", "assign_dead_letters", "comment_dead_letters",
     "add_operator", "disable_operator", "operators", "has_operators", "create_link", "link_operator", "use_link",
     "operator_named", "session_operator", "end_session", "create_token", "revoke_token", "token_scopes", "tokens",
 }  # fmt: skip
@@ -176,6 +182,17 @@ def template(onceward_server):
                     tenant,
                 )
                 db.call("hold_tenant", tenant=tenant, reason="case 7")
+                with db.conn.transaction():
+                    db.run("select set_config('onceward.tenant', %s, true)", tenant)
+                    (kind,) = db.run(
+                        "select task, fingerprint from onceward.dead_letters where tenant = %s limit 1",
+                        tenant,
+                    )
+                    db.run("select onceward.assign_dead_letters(%s, %s, 'ana')", kind.task, kind.fingerprint)
+                    db.run(
+                        "select onceward.comment_dead_letters(%s, %s, 'seen')", kind.task, kind.fingerprint
+                    )
+            db.run("select onceward.sample_limits()")
             # Alerts of both tenants, and a removal.
             db.call("run_monitor", name="dead_letters")
             db.run("update onceward.worker_private set retired_at = '2020-01-01' where name = 'w'")

@@ -37,6 +37,10 @@ WITHOUT_A_TENANT = {
     "tick": "does for every tenant what its schedules say, and tells how many",
     "actor": "of the session itself",
     **dict.fromkeys(
+        ("assign_dead_letters", "comment_dead_letters"),
+        "for the tenant of the session, or for all; see test_care",
+    ),
+    **dict.fromkeys(
         ("set_limit", "drop_limit", "pause_limit", "resume_limit", "declare_limits", "acquire"),
         "limits are of everybody",
     ),
@@ -101,7 +105,13 @@ LABELS = {
     (function, parameter)
     for function in ("enqueue", "enqueue_many")
     for parameter in ("p_workflow_id", "p_parent_id")
-} | {("record_event", "p_job_id")}
+} | {
+    ("record_event", "p_job_id"),
+    ("deliver", "p_made_by"),
+    ("emit_event", "p_made_by"),
+    # Among the dead letters that the caller sees; see test_care.
+    ("comment_dead_letters", "p_job_id"),
+}
 # Managed by those who see all: a session of one tenant is refused whatever the id.
 FOR_ALL = {"revoke_token"}
 # A filter on what the caller sees, and no more.

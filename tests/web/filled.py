@@ -20,6 +20,9 @@ def watched(db):
     fill(db, 2, "openai/chat", weight=10)
     limit(db, "bank", slots=2)
     db.call("pause_limit", limit="bank", **{"for": "10 min", "reason": "they said so"})
+    for _ in range(5):
+        db.call("tidy")
+        db.clock.advance("1 minute")
     watch = Watch(db)
     watch.channel()
     watch.probe()

@@ -16,7 +16,7 @@ from tests.web import filled
 from tests.web.conftest import SHOTS
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
-PAGES = ("/", "/jobs", "/dead-letters", "/lanes", "/schedules", "/schedules/new", "/deliveries", "/workers", "/doctor",
+PAGES = ("/", "/jobs", "/dead-letters", "/lanes", "/schedules", "/schedules/new", "/deliveries", "/workers", "/doctor", "/new-lane",
          *filled.PAGES, "/_components", "/jobs/cancel?state=ready", "/dead-letters/requeue", "/dead-letters/resolve")  # fmt: skip
 
 
@@ -32,6 +32,15 @@ def things(db):
     done = db.done("mail.send", {"to": "x", "deep": {"list": [1, 2]}}, {"id": 7})
     letter = db.dead_letter("charge", {"card": "old"}, "the card has expired")
     db.dead_letter("sync", {"sku": "mug"}, "the warehouse does not answer")
+    for said in ("Asked the bank.", "They look into it; do not requeue before Monday."):
+        db.run(
+            "select onceward.comment_dead_letters(task, fingerprint, %s, id) from onceward.dead_letters where id = %s",
+            said,
+            letter,
+        )
+    db.run(
+        "select onceward.assign_dead_letters(task, fingerprint, 'ben') from onceward.dead_letters where task = 'charge'"
+    )
     claim = db.running("pack")
     db.finish_step(claim, "label", {"pages": 2})
     db.call("add_schedule", name="daily", task="report", spec="0 7 * * *", zone="Europe/Lisbon")

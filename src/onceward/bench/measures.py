@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from onceward.bench.children import import_milliseconds, wait_until
+from onceward.bench.pages import pages
 from onceward.bench.place import Place
 from onceward.bench.sizes import Sizes
 from onceward.bench.stage import START_SECONDS, Stage, steady_rate
@@ -378,5 +379,6 @@ GROUPS = (
     Group("steps", ("onceward",), steps),
     Group("log", ("raw_200", "pgqueuer", "onceward"), log),
     Group("audit", ("onceward",), audit),
+    Group("web", ("onceward",), pages),
     Group("import", ("onceward",), imports),
 )

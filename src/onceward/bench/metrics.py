@@ -75,6 +75,11 @@ METRICS = (
     _metric("audit_ends", "audit", "drain, ends of jobs in the audit log", RATE),
     _metric("audit_all", "audit", "drain, every transition in the audit log", RATE),
     _metric("audit_kept", "audit", "every transition ÷ ends", TIMES),
+    _metric(
+        "web_p95", "web", "slowest page or read of the API, p95, beside 1 M archived and 100 k live jobs", MS
+    ),
+    _metric("web_middle", "web", "the middle one of them, p95", MS),
+    _metric("web_processor", "web", "the web process' own work for one answer, highest", MS),
     _metric("import", "import", "import of the client", MS),
 )
 
@@ -175,6 +180,7 @@ BARS = (
     *_pair("audit_kept", "≥ {} × the rate with ends only", _of("audit_kept"), 0.9, None),
     # The upkeep of the worker in the time that the steps take is part of the figure.
     Bar("steps_statements", "first bar", "≤ 5 statements, and some upkeep", _of("steps_statements"), 5.5, "lower"),
+    *_at_most("web_p95", "≤ {} ms", _of("web_p95"), 200, None),
     *_at_most("log", "≤ {} bytes", _of("log"), None, 1024),
     *_at_most("connections_one", "≤ {} (2 + processes)", _of("connections_one"), 3, None),
     *_at_most("connections_two", "≤ {} (2 + processes)", _of("connections_two"), 4, None),

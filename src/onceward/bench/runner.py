@@ -22,7 +22,7 @@ UNITS = {metric.name: metric.unit for metric in METRICS}
 # What a line of progress shows of a measurement.
 HEADLINES = ("single", "bulk", "transaction_added", "drain_one", "drain_two", "drain_threads", "start_p50",
              "growth_ready_kept", "horizon_kept", "keys_kept", "limits_kept", "fairness_times", "steps_with", "log",
-             "audit_kept", "import")  # fmt: skip
+             "audit_kept", "web_p95", "import")  # fmt: skip
 
 
 @dataclass(slots=True)
@@ -93,7 +93,9 @@ def measure(bench: Bench, steps: Iterable[Step], tell: Callable[[Step, str], Non
             }
         )
         noise = ["noisy"] if (foreign or 0) > machine.NOISY else []
-        tell(step, "; ".join([_headline(figures), *bench.notes, *noise]))
+        said = [_headline(figures), *bench.notes, *noise]
+        # Many notes are a table of their own.
+        tell(step, ("; " if len(said) < 5 else "\n  ").join(said))
     return results
 
 

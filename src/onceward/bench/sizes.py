@@ -38,6 +38,10 @@ class Sizes:
     steps_jobs: int
     log_jobs: int
     audit_jobs: int
+    # Pages and reads of the API: so many times each, beside so many jobs.
+    archived_jobs: int
+    live_jobs: int
+    page_reads: int
     imports: int
     # Longest time for one drain; then the rate is that of what was handled.
     cap_seconds: float
@@ -74,6 +78,9 @@ FULL = Sizes(
     steps_jobs=10_000,
     log_jobs=50_000,
     audit_jobs=150_000,
+    archived_jobs=1_000_000,
+    live_jobs=100_000,
+    page_reads=40,
     imports=7,
     cap_seconds=60.0,
 )
@@ -105,6 +112,9 @@ QUICK = Sizes(
     steps_jobs=1_000,
     log_jobs=10_000,
     audit_jobs=40_000,
+    archived_jobs=100_000,
+    live_jobs=10_000,
+    page_reads=20,
     imports=3,
     cap_seconds=20.0,
 )
@@ -136,6 +146,9 @@ TINY = Sizes(
     steps_jobs=100,
     log_jobs=200,
     audit_jobs=300,
+    archived_jobs=2_000,
+    live_jobs=1_000,
+    page_reads=2,
     imports=1,
     cap_seconds=20.0,
 )

@@ -66,7 +66,7 @@ class Stage:
 
     def ask(self, verb: str, **arguments: Any) -> dict[str, Any]:
         if self._producer is None:
-            self._producer = self._child("produce", dict(self.system.produce))
+            self._producer = self.child("produce", dict(self.system.produce))
             self._producer.ask(timeout=START_SECONDS)
         return self._producer.ask(timeout=COMMAND_SECONDS, verb=verb, **arguments)
 
@@ -86,7 +86,7 @@ class Stage:
 
     def start(self, workers: int = 1) -> None:
         for _ in range(workers):
-            self._workers.append(self._child("work", dict(self.system.work)))
+            self._workers.append(self.child("work", dict(self.system.work)))
 
     def stop(self) -> None:
         """End the workers, and wait until their sessions are gone: only then has the server counted all they did."""
@@ -179,8 +179,9 @@ class Stage:
             yield
             other.execute("rollback")
 
-    def _child(self, role: str, options: dict[str, Any]) -> Child:
-        command = [self.system.python, "-m", PACKAGE, self.system.program, role, json.dumps(options)]
+    def child(self, role: str, options: dict[str, Any] | None = None) -> Child:
+        """A process of the system in this database; whoever starts it ends it."""
+        command = [self.system.python, "-m", PACKAGE, self.system.program, role, json.dumps(options or {})]
         return Child(
             command,
             _environment(self.place, self.system, self.database, self.folder),

@@ -90,9 +90,10 @@ def take_role(role: str) -> Call[None]:
 
 def read_only() -> Call[None]:
     """For the rest of the transaction, write nothing, and give up what takes long: a few heavy pages would hold every
-    connection."""
+    connection.  Nothing here runs long enough to be worth compiling."""
     return Call(
-        "select set_config('transaction_read_only', 'on', true), set_config('statement_timeout', '20s', true)",
+        "select set_config('transaction_read_only', 'on', true), set_config('statement_timeout', '20s', true), "
+        "set_config('jit', 'off', true)",
         {},
         nothing,
         repeatable=True,
@@ -122,12 +123,12 @@ def wait_for_locks(most: timedelta | None) -> Call[None]:
 
 
 def waiting_for_people(most: int) -> Call[tuple[datetime, int, int, int]]:
-    """The time; dead letters, uncertain deliveries and open alerts, each counted up to a bound."""
+    """The time; dead letters, uncertain deliveries and open alerts that are not silenced, each counted up to a bound."""
     return Call(
         "select onceward.now(), (select count(*) from (select from onceward.dead_letters limit %(most)s::int) as d), "
         "(select count(*) from (select from onceward.deliveries where state = 'uncertain' limit %(most)s::int) as u), "
         "(select count(*) from (select from onceward.alerts where closed_at is null and acked_at is null "
-        "limit %(most)s::int) as a)",
+        "and silenced_until is null limit %(most)s::int) as a)",
         {"most": most},
         one(lambda row: (row[0], row[1], row[2], row[3])),
         repeatable=True,

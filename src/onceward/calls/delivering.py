@@ -14,7 +14,13 @@ from onceward.model import BegunDelivery, Delivery, DeliveryFilter, DeliveryInfo
 
 
 def deliver(
-    kind: str, content: str, options: Options, *, lane: str = "deliveries", alerts_to: str | None = None
+    kind: str,
+    content: str,
+    options: Options,
+    *,
+    lane: str = "deliveries",
+    alerts_to: str | None = None,
+    made_by: str | None = None,
 ) -> Call[Delivery]:
     """`content` and `alerts_to` are JSON text that jsonsafe has checked.
 
@@ -25,7 +31,7 @@ def deliver(
         "%(tenant)s::text, coalesce(%(run_at)s::timestamptz, onceward.now() + %(delay)s::interval), "
         "coalesce(%(expires_at)s::timestamptz, coalesce(%(run_at)s::timestamptz, "
         "onceward.now() + coalesce(%(delay)s::interval, '0')) + %(expires_in)s::interval), "
-        "%(priority)s::int, %(retry)s::jsonb, null, %(alerts_to)s::jsonb, %(headers)s::jsonb, %(lane)s::text)",
+        "%(priority)s::int, %(retry)s::jsonb, null, %(alerts_to)s::jsonb, %(headers)s::jsonb, %(lane)s::text, %(made_by)s::uuid)",
         {
             "kind": kind,
             "key": options.key,
@@ -40,6 +46,7 @@ def deliver(
             "alerts_to": alerts_to,
             "lane": lane,
             "headers": json.dumps(dict(options.headers)) if options.headers else None,
+            "made_by": made_by,
         },
         one(lambda row: Delivery(UUID(str(row[0])), row[1], row[2])),
         repeatable=True,
@@ -107,7 +114,7 @@ def delivery_content(delivery_id: UUID) -> Call[Json]:
 
 _DELIVERY: LiteralString = (
     "select id, tenant, kind, key, state, tries, provider, provider_ref, created_at, first_try_at, sending_at, "
-    "next_try_at, unclear_since, ended_at, error_type, category, message, decided_by, note, is_alert "
+    "next_try_at, unclear_since, ended_at, error_type, category, message, decided_by, note, is_alert, made_by "
     "from onceward.deliveries"
 )
 
@@ -131,6 +138,16 @@ def deliveries(wanted: DeliveryFilter) -> Call[list[DeliveryInfo]]:
         " and (%(tenant)s::text is null or tenant = %(tenant)s::text)"
         " and (%(before)s::uuid is null or id < %(before)s::uuid) order by id desc limit %(limit)s::int",
         params,
+        rows_of(DeliveryInfo),
+        repeatable=True,
+    )
+
+
+def deliveries_of(job_id: UUID, limit: int) -> Call[list[DeliveryInfo]]:
+    """Those that the handler of this job has asked for, in order."""
+    return Call(
+        _DELIVERY + " where made_by = %(job_id)s::uuid order by id limit %(limit)s::int",
+        {"job_id": job_id, "limit": limit},
         rows_of(DeliveryInfo),
         repeatable=True,
     )

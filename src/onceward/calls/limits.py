@@ -9,7 +9,7 @@ from uuid import UUID
 
 from onceward import jsonsafe
 from onceward.calls.base import Call, nothing, one, rows_of, scalar
-from onceward.model_limits import Acquired, BoundInfo, Limit, LimitInfo, ShareInfo
+from onceward.model_limits import Acquired, BoundInfo, Limit, LimitInfo, LimitLevel, ShareInfo
 
 
 def declare_limits(limits: Sequence[Limit], *, only_new: bool = False) -> Call[int]:
@@ -189,5 +189,16 @@ def bounds(lane: str | None = None) -> Call[list[BoundInfo]]:
         "measured_at from onceward.bounds where %(lane)s::text is null or lane = %(lane)s::text",
         {"lane": lane},
         rows_of(BoundInfo),
+        repeatable=True,
+    )
+
+
+def limit_history(since: datetime, name: str | None = None) -> Call[list[LimitLevel]]:
+    """Minute by minute, as long as it is kept, the oldest first; of all limits or one."""
+    return Call(
+        "select name, at, level, waiting, paused from onceward.limit_history "
+        "where at >= %(since)s::timestamptz and (%(name)s::text is null or name = %(name)s::text) order by name, at",
+        {"since": since, "name": name},
+        rows_of(LimitLevel),
         repeatable=True,
     )

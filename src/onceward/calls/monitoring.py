@@ -169,21 +169,43 @@ def monitor_runs(monitor: str, *, limit: int = 10, before: UUID | None = None) -
 # ---------------------------------------------------------------- alerts
 
 
+# Open before closed, then the worst first.
+_WORST = ("critical", "warning", "info")
+_RANK: LiteralString = (
+    "(case when closed_at is null then 0 else 3 end "
+    "+ array_position(array['critical', 'warning', 'info'], severity) - 1)"
+)
+
+
+def rank_of(alert: AlertInfo) -> int:
+    """Where it stands among others, from 0: as the order of `alerts` has it."""
+    return _WORST.index(alert.severity) + (3 if alert.closed_at else 0)
+
+
 def alerts(
     *,
     states: Sequence[str] = ("open", "acknowledged"),
     monitor: str | None = None,
     tenant: str | None = None,
     limit: int = 100,
+    before: tuple[int, UUID] | None = None,
 ) -> Call[list[AlertInfo]]:
-    """The worst first, and of those the newest."""
+    """The worst first, and of those the newest.  `before`: rank_of and id of the last one of the page before."""
     return Call(
         ALERT + " where state = any (%(states)s::text[])"
         " and (%(monitor)s::text is null or monitor = %(monitor)s::text)"
         " and (%(tenant)s::text is null or tenant = %(tenant)s::text)"
-        " order by closed_at is not null, array_position(array['critical', 'warning', 'info'], severity), id desc"
-        " limit %(limit)s::int",
-        {"states": list(states), "monitor": monitor, "tenant": tenant, "limit": limit},
+        " and (%(rank)s::int is null or " + _RANK + " > %(rank)s::int"
+        " or (" + _RANK + " = %(rank)s::int and id < %(id)s::uuid))"
+        " order by " + _RANK + ", id desc limit %(limit)s::int",
+        {
+            "states": list(states),
+            "monitor": monitor,
+            "tenant": tenant,
+            "limit": limit,
+            "rank": before[0] if before else None,
+            "id": before[1] if before else None,
+        },
         lambda rows: [alert_of(row) for row in rows],
         repeatable=True,
     )

@@ -135,11 +135,21 @@ _DEAD: LiteralString = (
 )
 
 
-def dead_letters(wanted: JobFilter) -> Call[list[DeadLetterInfo]]:
+def dead_letters(
+    wanted: JobFilter, *, before: tuple[datetime, UUID] | None = None
+) -> Call[list[DeadLetterInfo]]:
+    """The latest first.  `before`: the time and id of the last one of the page before."""
     return Call(
         "select id, tenant, lane, task, priority, attempt, max_attempts, created_at, dead_at, payload, key, error_type, "
-        "category, message, fingerprint" + _DEAD + " order by dead_at desc, id desc limit %(limit)s::int",
-        _filter_params(wanted),
+        "category, message, fingerprint"
+        + _DEAD
+        + " and (%(before_at)s::timestamptz is null or (dead_at, id) < (%(before_at)s::timestamptz, %(before_id)s::uuid))"
+        " order by dead_at desc, id desc limit %(limit)s::int",
+        {
+            **_filter_params(wanted),
+            "before_at": before[0] if before else None,
+            "before_id": before[1] if before else None,
+        },
         rows_of(DeadLetterInfo),
         repeatable=True,
     )
@@ -160,11 +170,14 @@ def dead_letter_ids(wanted: JobFilter) -> Call[list[UUID]]:
 
 
 def dead_letter_groups(wanted: JobFilter) -> Call[list[DeadLetterGroup]]:
+    # The words of the latest are fetched for the groups that are shown, and not carried along for every dead letter.
     return Call(
-        "select fingerprint, task, count(*), min(dead_at), max(dead_at), (array_agg(id order by dead_at desc, id desc))[1], "
-        "(array_agg(error_type order by dead_at desc, id desc))[1], (array_agg(message order by dead_at desc, id desc))[1]"
+        "select g.fingerprint, g.task, g.count, g.first_at, g.last_at, g.id, d.error_type, d.message from ("
+        "select fingerprint, task, count(*), min(dead_at) as first_at, max(dead_at) as last_at, "
+        "(array_agg(id order by dead_at desc, id desc))[1] as id"
         + _DEAD
-        + " group by fingerprint, task order by count(*) desc, max(dead_at) desc, task limit %(limit)s::int",
+        + " group by fingerprint, task order by count(*) desc, max(dead_at) desc, task limit %(limit)s::int) as g "
+        "join onceward.dead_letters as d on d.id = g.id order by g.count desc, g.last_at desc, g.task",
         _filter_params(wanted),
         rows_of(DeadLetterGroup),
         repeatable=True,

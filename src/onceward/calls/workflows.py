@@ -144,14 +144,30 @@ def partial_completions(
 
 
 def emit_event(
-    name: str, payload: str | None = None, *, tenant: str | None = None, keep: timedelta | None = None
+    name: str,
+    payload: str | None = None,
+    *,
+    tenant: str | None = None,
+    keep: timedelta | None = None,
+    made_by: str | None = None,
 ) -> Call[bool]:
     """`payload` is JSON text that jsonsafe has checked.  False: there was one already, and it stays."""
     return Call(
         "select onceward.emit_event(%(name)s::text, %(payload)s::jsonb, %(tenant)s::text, "
-        "coalesce(%(keep)s::interval, '30 days'))",
-        {"name": name, "payload": payload, "tenant": tenant, "keep": keep},
+        "coalesce(%(keep)s::interval, '30 days'), %(made_by)s::uuid)",
+        {"name": name, "payload": payload, "tenant": tenant, "keep": keep, "made_by": made_by},
         scalar,
+    )
+
+
+def events_of(job_id: UUID, limit: int) -> Call[list[EventInfo]]:
+    """Those that the handler of this job has emitted, in order."""
+    return Call(
+        "select tenant, name, payload, emitted_at, expires_at, made_by from onceward.events "
+        "where made_by = %(job_id)s::uuid order by emitted_at, name limit %(limit)s::int",
+        {"job_id": job_id, "limit": limit},
+        rows_of(EventInfo),
+        repeatable=True,
     )
 
 
@@ -159,7 +175,7 @@ def events(
     prefix: str | None = None, limit: int = 100, *, tenant: str | None = None
 ) -> Call[list[EventInfo]]:
     return Call(
-        "select tenant, name, payload, emitted_at, expires_at from onceward.events "
+        "select tenant, name, payload, emitted_at, expires_at, made_by from onceward.events "
         f"where (%(prefix)s::text is null or starts_with(name, %(prefix)s::text)) and {_OF_TENANT} "
         "order by emitted_at desc, name limit %(limit)s::int",
         {"prefix": prefix, "limit": limit, "tenant": tenant},

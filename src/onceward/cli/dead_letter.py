@@ -12,6 +12,7 @@ from onceward import calls, jsonsafe
 from onceward.cli import job as job_commands
 from onceward.cli import output, values
 from onceward.cli.actions import act_on_each, act_on_many
+from onceward.cli.dead_letter_care import assign, comment, comments
 from onceward.cli.framework import AsJson, Delay, Id, Noun, RunAt
 from onceward.cli.output import Column
 from onceward.cli.session import Session, session_of
@@ -19,7 +20,7 @@ from onceward.cli.values import UsageProblem
 from onceward.errors import OncewardError
 from onceward.model import DeadLetterGroup, JobFilter
 
-app = Noun(help="Requeue or settle jobs that gave up.")
+app = Noun(help="Look after, requeue or settle jobs that gave up.")
 EVERYTHING = 2_000_000_000
 
 SomeIds = Annotated[
@@ -275,6 +276,11 @@ def resolve(
             _preview(session, chosen, "resolve")
     elif _agreed(session, chosen, "resolve", yes=yes, dry_run=dry_run):
         act_on_many(session, chosen.ids, make, verb="Resolving", done_word="resolved")
+
+
+app.command("assign")(assign)
+app.command("comment")(comment)
+app.command("comments")(comments)
 
 
 # ---------------------------------------------------------------- choosing

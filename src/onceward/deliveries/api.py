@@ -13,6 +13,7 @@ from onceward.deliveries import content
 from onceward.deliveries.content import Attachment
 from onceward.deliveries.handler import LANE, TASK
 from onceward.errors import InvalidArgument, UnknownJob
+from onceward.handling import current_job
 from onceward.model import Delivery, DeliveryFilter, DeliveryInfo, Json, Retry
 from onceward.requests import job_id_of
 
@@ -208,6 +209,7 @@ def _call(
         client._options(None, cast("EnqueueOptions", options)),  # noqa: SLF001
         lane=settings.lane if settings else LANE,
         alerts_to=None if target is None else jsonsafe.dumps(target, what="alerts_to"),
+        made_by=current_job.get(),
     )
 
 

@@ -95,6 +95,11 @@ grant execute on function
 grant execute on function
   onceward.actor, onceward.find_jobs, onceward.count_found, onceward.scan_end, onceward.estimate_jobs, onceward.activity, onceward.pulse
    to onceward_producer, onceward_worker, onceward_operator, onceward_auditor;
+-- Dead letters: everybody of a tenant sees who looks after them; operators say so.
+grant select on onceward.assignments, onceward.comments, onceward.assignment_private, onceward.comment_private,
+                onceward.limit_history, onceward.limit_level_private
+   to onceward_producer, onceward_worker, onceward_operator, onceward_auditor;
+grant execute on function onceward.assign_dead_letters, onceward.comment_dead_letters to onceward_operator;
 grant execute on function
   onceward.add_operator, onceward.disable_operator, onceward.operators, onceward.has_operators, onceward.create_link,
   onceward.link_operator, onceward.use_link, onceward.operator_named, onceward.session_operator, onceward.end_session,
@@ -147,7 +152,8 @@ begin
 
   foreach v_table in array array['job_private', 'archive_private', 'attempt_private', 'payload_edit_private', 'step_private',
                                  'event_private', 'delivery_private', 'schedule_private', 'tick_private', 'run_private',
-                                 'share_private', 'alert_private', 'silence_private', 'channel_private', 'legal_hold_private'] loop
+                                 'share_private', 'alert_private', 'silence_private', 'channel_private', 'legal_hold_private',
+                                 'assignment_private', 'comment_private'] loop
     execute format('drop policy if exists own_tenant on onceward.%I', v_table);
     execute format('create policy own_tenant on onceward.%I for select '
                    'to onceward_producer, onceward_worker, onceward_operator, onceward_auditor '
@@ -156,7 +162,8 @@ begin
 
   -- These belong to no tenant: names of lanes and tasks, processes, what is installed.
   foreach v_table in array array['lane_private', 'task_private', 'worker_private', 'migration_private', 'code_private',
-                                 'limit_private', 'monitor_private', 'threshold_private', 'retention_private', 'removal_private'] loop
+                                 'limit_private', 'monitor_private', 'threshold_private', 'retention_private', 'removal_private',
+                                 'limit_level_private'] loop
     execute format('drop policy if exists everyone_reads on onceward.%I', v_table);
     execute format('create policy everyone_reads on onceward.%I for select '
                    'to onceward_producer, onceward_worker, onceward_operator, onceward_auditor using (true)', v_table);

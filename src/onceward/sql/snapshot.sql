@@ -132,6 +132,17 @@ create table onceward.archive_private (
   constraint archive_state_known CHECK ((state = ANY (ARRAY['done'::text, 'cancelled'::text, 'resolved'::text])))
 ) partition by RANGE (id);
 -- row-level security: enabled and forced
+create table onceward.assignment_private (
+  id uuid not null,
+  tenant text,
+  task text not null,
+  fingerprint text not null,
+  assigned_to text not null,
+  assigned_by text not null,
+  assigned_at timestamp with time zone not null,
+  constraint assignment_private_pkey PRIMARY KEY (id)
+);
+-- row-level security: enabled and forced
 create table onceward.attempt_default (
   job_id uuid not null,
   epoch bigint not null,
@@ -603,6 +614,19 @@ create table onceward.code_private (
   constraint code_private_pkey PRIMARY KEY (only_row)
 );
 -- row-level security: enabled and forced
+create table onceward.comment_private (
+  id uuid not null,
+  tenant text,
+  task text not null,
+  fingerprint text not null,
+  job_id uuid,
+  author text not null,
+  said_at timestamp with time zone not null,
+  body text not null,
+  constraint comment_private_pkey PRIMARY KEY (id),
+  constraint comment_says_something CHECK ((length(TRIM(BOTH FROM body)) > 0))
+);
+-- row-level security: enabled and forced
 create table onceward.concurrency_private (
   tenant text not null,
   concurrency_key text not null,
@@ -637,6 +661,7 @@ create table onceward.delivery_private (
   decided_by text,
   note text,
   is_alert boolean not null,
+  made_by uuid,
   constraint delivery_end_has_time CHECK (((state = ANY (ARRAY['pending'::text, 'sending'::text])) = (ended_at IS NULL))),
   constraint delivery_key_once UNIQUE (tenant, key),
   constraint delivery_kind_known CHECK ((kind = ANY (ARRAY['email'::text, 'slack'::text, 'telegram'::text, 'webhook'::text]))),
@@ -660,6 +685,7 @@ create table onceward.event_private (
   payload jsonb,
   emitted_at timestamp with time zone not null,
   expires_at timestamp with time zone not null,
+  made_by uuid,
   constraint event_private_pkey PRIMARY KEY (tenant, name)
 );
 -- row-level security: enabled and forced
@@ -754,6 +780,15 @@ create table onceward.legal_hold_private (
   released_by text,
   release_reason text,
   constraint legal_hold_private_pkey PRIMARY KEY (tenant, held_at)
+);
+-- row-level security: enabled and forced
+create table onceward.limit_level_private (
+  limit_name text not null,
+  at timestamp with time zone not null,
+  level real not null,
+  waiting bigint not null,
+  paused boolean not null,
+  constraint limit_level_private_pkey PRIMARY KEY (limit_name, at)
 );
 -- row-level security: enabled and forced
 create table onceward.limit_private (
@@ -1306,6 +1341,8 @@ CREATE INDEX alert_closed_idx ON onceward.alert_private USING btree (closed_at) 
 CREATE UNIQUE INDEX alert_open_idx ON onceward.alert_private USING btree (monitor, COALESCE(tenant, ''::text), key) WHERE (closed_at IS NULL);
 CREATE INDEX archive_default_workflow_id_idx ON onceward.archive_default USING btree (workflow_id) WHERE (workflow_id IS NOT NULL);
 CREATE INDEX archive_workflow_idx ON ONLY onceward.archive_private USING btree (workflow_id) WHERE (workflow_id IS NOT NULL);
+CREATE UNIQUE INDEX assignment_of_idx ON onceward.assignment_private USING btree (task, fingerprint, COALESCE(tenant, ''::text));
+CREATE INDEX assignment_old_idx ON onceward.assignment_private USING btree (assigned_at);
 CREATE INDEX attempt_default_ended_at_idx ON onceward.attempt_default USING btree (ended_at) WHERE (error_type = 'LeaseExpired'::text);
 CREATE INDEX attempt_rescued_idx ON ONLY onceward.attempt_private USING btree (ended_at) WHERE (error_type = 'LeaseExpired'::text);
 CREATE INDEX audit_20261115_at_idx ON onceward.audit_20261115 USING btree (at);
@@ -1398,12 +1435,16 @@ CREATE INDEX audit_entity_idx ON ONLY onceward.audit_private USING btree (entity
 CREATE INDEX audit_job_idx ON ONLY onceward.audit_private USING btree (job_id) WHERE (job_id IS NOT NULL);
 CREATE INDEX audit_order_idx ON ONLY onceward.audit_private USING btree (xact, seq);
 CREATE INDEX audit_own_idx ON ONLY onceward.audit_private USING btree (kind, seq) WHERE (kind = ANY (ARRAY['audit.checkpoint'::text, 'audit.dropped'::text]));
+CREATE INDEX comment_of_idx ON onceward.comment_private USING btree (task, fingerprint, id);
+CREATE INDEX comment_old_idx ON onceward.comment_private USING btree (said_at);
 CREATE INDEX delivery_ended_idx ON onceward.delivery_private USING btree (ended_at) WHERE (ended_at IS NOT NULL);
+CREATE INDEX delivery_made_by_idx ON onceward.delivery_private USING btree (made_by) WHERE (made_by IS NOT NULL);
 CREATE INDEX delivery_open_idx ON onceward.delivery_private USING btree (created_at) WHERE (state = ANY (ARRAY['pending'::text, 'sending'::text]));
 CREATE INDEX delivery_trouble_idx ON onceward.delivery_private USING btree (state, id) WHERE (state = ANY (ARRAY['uncertain'::text, 'abandoned'::text]));
 CREATE INDEX dependency_after_idx ON onceward.dependency_private USING btree (after_id);
 CREATE INDEX dependency_outcome_idx ON onceward.dependency_private USING btree (job_id, outcome);
 CREATE INDEX event_expires_idx ON onceward.event_private USING btree (expires_at);
+CREATE INDEX event_made_by_idx ON onceward.event_private USING btree (made_by) WHERE (made_by IS NOT NULL);
 CREATE INDEX hold_expires_idx ON onceward.hold_private USING btree (expires_at) WHERE (expires_at IS NOT NULL);
 CREATE INDEX hold_holder_idx ON onceward.hold_private USING btree (holder);
 CREATE UNIQUE INDEX hold_open_idx ON onceward.legal_hold_private USING btree (tenant) WHERE (released_at IS NULL);
@@ -1417,6 +1458,7 @@ CREATE INDEX job_running_idx ON onceward.job_private USING btree (worker_id) WHE
 CREATE INDEX job_scheduled_idx ON onceward.job_private USING btree (run_at) WHERE (state = 'scheduled'::text);
 CREATE INDEX job_workflow_idx ON onceward.job_private USING btree (workflow_id) WHERE (workflow_id IS NOT NULL);
 CREATE INDEX key_expires_idx ON onceward.key_private USING btree (expires_at) WHERE (expires_at IS NOT NULL);
+CREATE INDEX limit_level_at_idx ON onceward.limit_level_private USING btree (at);
 CREATE INDEX link_expires_idx ON onceward.link_private USING btree (expires_at);
 CREATE INDEX link_operator_idx ON onceward.link_private USING btree (operator_id);
 CREATE INDEX monitor_next_idx ON onceward.monitor_private USING btree (next_at) WHERE enabled;
@@ -1442,6 +1484,8 @@ create policy owner_all on onceward.alert_private for all to onceward_owner usin
 create policy owner_all on onceward.archive_default for all to onceward_owner using (true) with check (true);
 create policy own_tenant on onceward.archive_private for select to onceward_auditor, onceward_operator, onceward_producer, onceward_worker using (((tenant = ( SELECT onceward.current_tenant() AS current_tenant)) OR ( SELECT onceward.sees_all_tenants() AS sees_all_tenants)));
 create policy owner_all on onceward.archive_private for all to onceward_owner using (true) with check (true);
+create policy own_tenant on onceward.assignment_private for select to onceward_auditor, onceward_operator, onceward_producer, onceward_worker using (((tenant = ( SELECT onceward.current_tenant() AS current_tenant)) OR ( SELECT onceward.sees_all_tenants() AS sees_all_tenants)));
+create policy owner_all on onceward.assignment_private for all to onceward_owner using (true) with check (true);
 create policy owner_all on onceward.attempt_default for all to onceward_owner using (true) with check (true);
 create policy own_tenant on onceward.attempt_private for select to onceward_auditor, onceward_operator, onceward_producer, onceward_worker using (((tenant = ( SELECT onceward.current_tenant() AS current_tenant)) OR ( SELECT onceward.sees_all_tenants() AS sees_all_tenants)));
 create policy owner_all on onceward.attempt_private for all to onceward_owner using (true) with check (true);
@@ -1457,6 +1501,8 @@ create policy owner_all on onceward.channel_private for all to onceward_owner us
 create policy owner_all on onceward.channel_target_private for all to onceward_owner using (true) with check (true);
 create policy everyone_reads on onceward.code_private for select to onceward_auditor, onceward_operator, onceward_producer, onceward_worker using (true);
 create policy owner_all on onceward.code_private for all to onceward_owner using (true) with check (true);
+create policy own_tenant on onceward.comment_private for select to onceward_auditor, onceward_operator, onceward_producer, onceward_worker using (((tenant = ( SELECT onceward.current_tenant() AS current_tenant)) OR ( SELECT onceward.sees_all_tenants() AS sees_all_tenants)));
+create policy owner_all on onceward.comment_private for all to onceward_owner using (true) with check (true);
 create policy owner_all on onceward.concurrency_private for all to onceward_owner using (true) with check (true);
 create policy owner_all on onceward.delivery_content_private for all to onceward_owner using (true) with check (true);
 create policy own_tenant on onceward.delivery_private for select to onceward_auditor, onceward_operator, onceward_producer, onceward_worker using (((tenant = ( SELECT onceward.current_tenant() AS current_tenant)) OR ( SELECT onceward.sees_all_tenants() AS sees_all_tenants)));
@@ -1472,6 +1518,8 @@ create policy everyone_reads on onceward.lane_private for select to onceward_aud
 create policy owner_all on onceward.lane_private for all to onceward_owner using (true) with check (true);
 create policy own_tenant on onceward.legal_hold_private for select to onceward_auditor, onceward_operator, onceward_producer, onceward_worker using (((tenant = ( SELECT onceward.current_tenant() AS current_tenant)) OR ( SELECT onceward.sees_all_tenants() AS sees_all_tenants)));
 create policy owner_all on onceward.legal_hold_private for all to onceward_owner using (true) with check (true);
+create policy everyone_reads on onceward.limit_level_private for select to onceward_auditor, onceward_operator, onceward_producer, onceward_worker using (true);
+create policy owner_all on onceward.limit_level_private for all to onceward_owner using (true) with check (true);
 create policy everyone_reads on onceward.limit_private for select to onceward_auditor, onceward_operator, onceward_producer, onceward_worker using (true);
 create policy owner_all on onceward.limit_private for all to onceward_owner using (true) with check (true);
 create policy owner_all on onceward.link_private for all to onceward_owner using (true) with check (true);
@@ -1555,6 +1603,14 @@ create view onceward.alerts with (security_invoker=true) as
     close_note
    FROM onceward.alert_private a
   WHERE state <> 'pending'::text;
+create view onceward.assignments with (security_invoker=true) as
+ SELECT tenant,
+    task,
+    NULLIF(fingerprint, ''::text) AS fingerprint,
+    assigned_to,
+    assigned_by,
+    assigned_at
+   FROM onceward.assignment_private a;
 create view onceward.attempts with (security_invoker=true) as
  SELECT a.job_id,
     a.epoch,
@@ -1649,6 +1705,16 @@ create view onceward.channels with (security_invoker=true) as
     created_at,
     created_by
    FROM onceward.channel_private c;
+create view onceward.comments with (security_invoker=true) as
+ SELECT id,
+    tenant,
+    task,
+    NULLIF(fingerprint, ''::text) AS fingerprint,
+    job_id,
+    author,
+    said_at,
+    body
+   FROM onceward.comment_private c;
 create view onceward.dead_letters with (security_invoker=true) as
  SELECT id,
     tenant,
@@ -1690,7 +1756,8 @@ create view onceward.deliveries with (security_invoker=true) as
     d.last_error ->> 'message'::text AS message,
     d.decided_by,
     d.note,
-    d.is_alert
+    d.is_alert,
+    d.made_by
    FROM onceward.delivery_private d
      LEFT JOIN onceward.job_private j ON j.id = d.id;
 create view onceward.dependencies with (security_invoker=true) as
@@ -1750,7 +1817,8 @@ create view onceward.events with (security_invoker=true) as
     name,
     payload,
     emitted_at,
-    expires_at
+    expires_at,
+    made_by
    FROM onceward.event_private e
   WHERE expires_at > onceward.now();
 create view onceward.jobs with (security_invoker=true) as
@@ -1865,6 +1933,13 @@ create view onceward.legal_holds with (security_invoker=true) as
     released_by,
     release_reason
    FROM onceward.legal_hold_private h;
+create view onceward.limit_history with (security_invoker=true) as
+ SELECT limit_name AS name,
+    at,
+    level,
+    waiting,
+    paused
+   FROM onceward.limit_level_private h;
 create view onceward.limits with (security_invoker=true) as
  SELECT l.name,
     b.key,
@@ -2232,7 +2307,7 @@ create function onceward.ack_alert(p_alert_id uuid, p_note text DEFAULT NULL::te
   returns boolean language plpgsql volatile security definer set search_path=pg_catalog, pg_temp;
 create function onceward.acquire(p_limit text, p_key text DEFAULT ''::text, p_requests integer DEFAULT 1, p_weight bigint DEFAULT 0, p_lease interval DEFAULT '00:01:00'::interval)
   returns TABLE(hold_id uuid, wait interval, reason text) language plpgsql volatile security definer set lock_timeout=2s set search_path=pg_catalog, pg_temp;
-create function onceward.activity(p_minutes integer DEFAULT 60, p_pages integer DEFAULT 1500)
+create function onceward.activity(p_minutes integer DEFAULT 60, p_pages integer DEFAULT 800)
   returns TABLE(minute timestamp with time zone, lane text, done bigint, failed bigint, about boolean) language plpgsql stable set search_path=pg_catalog, pg_temp;
 create function onceward.actor()
   returns text language sql stable;
@@ -2268,6 +2343,8 @@ create function onceward.ask_admission(p_tenant text, p_key text)
   returns void language sql volatile set search_path=pg_catalog, pg_temp;
 create function onceward.ask_dependents(p_job_id uuid, p_lane text)
   returns void language plpgsql volatile set search_path=pg_catalog, pg_temp;
+create function onceward.assign_dead_letters(p_task text, p_fingerprint text, p_to text)
+  returns boolean language plpgsql volatile security definer set search_path=pg_catalog, pg_temp;
 create function onceward.audit(p_kind text, p_tenant text DEFAULT NULL::text, p_job_id uuid DEFAULT NULL::uuid, p_entity_type text DEFAULT NULL::text, p_entity_id text DEFAULT NULL::text, p_before jsonb DEFAULT NULL::jsonb, p_after jsonb DEFAULT NULL::jsonb, p_message text DEFAULT NULL::text, p_meta jsonb DEFAULT NULL::jsonb, p_jobs uuid[] DEFAULT NULL::uuid[])
   returns bigint language plpgsql volatile set search_path=pg_catalog, pg_temp;
 create function onceward.audit_alert(p_alert onceward.alert_private, p_kind text, p_note text)
@@ -2344,6 +2421,8 @@ create function onceward.check_bound_tenant(p_tenant text)
   returns void language plpgsql stable set search_path=pg_catalog, pg_temp;
 create function onceward.check_bucket(p_limit text, p_key text)
   returns onceward.limit_private language plpgsql stable set search_path=pg_catalog, pg_temp;
+create function onceward.check_care(p_task text, p_fingerprint text)
+  returns void language plpgsql stable set search_path=pg_catalog, pg_temp;
 create function onceward.check_dead_letters(p_thresholds jsonb)
   returns TABLE(tenant text, key text, severity text, value numeric, summary text, detail jsonb) language sql stable set search_path=pg_catalog, pg_temp;
 create function onceward.check_delivery(p_kind text, p_content jsonb)
@@ -2454,10 +2533,12 @@ create function onceward.claim_weighed(p_worker_id uuid, p_lane text, p_line tex
   returns SETOF onceward.job_private language plpgsql volatile set enable_bitmapscan=off set enable_hashjoin=off set enable_mergejoin=off set enable_seqscan=off set jit=off set plan_cache_mode=force_generic_plan set search_path=pg_catalog, pg_temp;
 create function onceward.close_alert(p_alert_id uuid, p_note text)
   returns boolean language plpgsql volatile security definer set search_path=pg_catalog, pg_temp;
+create function onceward.comment_dead_letters(p_task text, p_fingerprint text, p_body text, p_job_id uuid DEFAULT NULL::uuid)
+  returns uuid language plpgsql volatile security definer set search_path=pg_catalog, pg_temp;
 create function onceward.complete(p_job_id uuid, p_epoch bigint, p_result jsonb DEFAULT NULL::jsonb)
   returns void language plpgsql volatile security definer set lock_timeout=2s set search_path=pg_catalog, pg_temp;
 create function onceward.count_found(p_states text[] DEFAULT NULL::text[], p_lane text DEFAULT NULL::text, p_task text DEFAULT NULL::text, p_tenant text DEFAULT NULL::text, p_key text DEFAULT NULL::text, p_error text DEFAULT NULL::text, p_fingerprint text DEFAULT NULL::text, p_since timestamp with time zone DEFAULT NULL::timestamp with time zone, p_until timestamp with time zone DEFAULT NULL::timestamp with time zone, p_scan integer DEFAULT 20000)
-  returns TABLE(found bigint, is_all boolean) language sql stable set search_path=pg_catalog, pg_temp;
+  returns TABLE(found bigint, is_all boolean) language plpgsql stable set enable_bitmapscan=off set enable_seqscan=off set enable_sort=off set jit=off set plan_cache_mode=force_custom_plan set search_path=pg_catalog, pg_temp;
 create function onceward.count_ticks(p_plan jsonb, p_after timestamp with time zone, p_until timestamp with time zone)
   returns bigint language plpgsql stable set search_path=pg_catalog, pg_temp;
 create function onceward.counted(p_count numeric, p_noun text)
@@ -2494,7 +2575,7 @@ create function onceward.declare_schedules(p_app text, p_schedules jsonb)
   returns TABLE(name text, outcome text) language plpgsql volatile security definer set search_path=pg_catalog, pg_temp;
 create function onceward.declared(p_what text, p_count integer)
   returns integer language plpgsql volatile set search_path=pg_catalog, pg_temp;
-create function onceward.deliver(p_kind text, p_key text, p_content jsonb, p_tenant text DEFAULT NULL::text, p_run_at timestamp with time zone DEFAULT NULL::timestamp with time zone, p_expires_at timestamp with time zone DEFAULT NULL::timestamp with time zone, p_priority integer DEFAULT 0, p_retry jsonb DEFAULT NULL::jsonb, p_max_attempts integer DEFAULT NULL::integer, p_alerts_to jsonb DEFAULT NULL::jsonb, p_headers jsonb DEFAULT NULL::jsonb, p_lane text DEFAULT 'deliveries'::text)
+create function onceward.deliver(p_kind text, p_key text, p_content jsonb, p_tenant text DEFAULT NULL::text, p_run_at timestamp with time zone DEFAULT NULL::timestamp with time zone, p_expires_at timestamp with time zone DEFAULT NULL::timestamp with time zone, p_priority integer DEFAULT 0, p_retry jsonb DEFAULT NULL::jsonb, p_max_attempts integer DEFAULT NULL::integer, p_alerts_to jsonb DEFAULT NULL::jsonb, p_headers jsonb DEFAULT NULL::jsonb, p_made_by uuid DEFAULT NULL::uuid)
   returns TABLE(delivery_id uuid, created boolean, state text) language plpgsql volatile security definer set search_path=pg_catalog, pg_temp;
 create function onceward.delivery_content(p_delivery_id uuid)
   returns jsonb language plpgsql stable security definer set search_path=pg_catalog, pg_temp;
@@ -2530,7 +2611,7 @@ create function onceward.drop_schedule(p_name text, p_tenant text DEFAULT NULL::
   returns void language plpgsql volatile security definer set search_path=pg_catalog, pg_temp;
 create function onceward.edit_distance(p_a text, p_b text)
   returns integer language plpgsql immutable set search_path=pg_catalog, pg_temp;
-create function onceward.emit_event(p_name text, p_payload jsonb DEFAULT NULL::jsonb, p_tenant text DEFAULT NULL::text, p_keep interval DEFAULT '30 days'::interval)
+create function onceward.emit_event(p_name text, p_payload jsonb DEFAULT NULL::jsonb, p_tenant text DEFAULT NULL::text, p_keep interval DEFAULT '30 days'::interval, p_made_by uuid DEFAULT NULL::uuid)
   returns boolean language plpgsql volatile security definer set search_path=pg_catalog, pg_temp;
 create function onceward.enable_monitor(p_name text)
   returns boolean language plpgsql volatile security definer set search_path=pg_catalog, pg_temp;
@@ -2562,7 +2643,7 @@ create function onceward.enqueue_workflow(p_nodes jsonb, p_tenant text DEFAULT N
   returns TABLE(node text, job_id uuid, workflow_id uuid, created boolean) language plpgsql volatile security definer set search_path=pg_catalog, pg_temp;
 create function onceward.ensure_partitions(p_days_ahead integer DEFAULT 14)
   returns integer language plpgsql volatile security definer set TimeZone=UTC set lock_timeout=2s set search_path=pg_catalog, pg_temp;
-create function onceward.enter_delivery(p_kind text, p_key text, p_content jsonb, p_tenant text, p_run_at timestamp with time zone, p_expires_at timestamp with time zone, p_priority integer, p_retry jsonb, p_max_attempts integer, p_alerts_to jsonb, p_is_alert boolean, p_headers jsonb DEFAULT NULL::jsonb, p_lane text DEFAULT 'deliveries'::text)
+create function onceward.enter_delivery(p_kind text, p_key text, p_content jsonb, p_tenant text, p_run_at timestamp with time zone, p_expires_at timestamp with time zone, p_priority integer, p_retry jsonb, p_max_attempts integer, p_alerts_to jsonb, p_is_alert boolean, p_headers jsonb DEFAULT NULL::jsonb, p_made_by uuid DEFAULT NULL::uuid)
   returns TABLE(delivery_id uuid, created boolean) language plpgsql volatile set search_path=pg_catalog, pg_temp;
 create function onceward.enter_monitor(p_source text, p_app text, p_function text, p_spec jsonb)
   returns text language plpgsql volatile set search_path=pg_catalog, pg_temp;
@@ -2593,7 +2674,7 @@ create function onceward.fail_run(p_key text, p_epoch bigint, p_error text DEFAU
 create function onceward.fail_step(p_job_id uuid, p_epoch bigint, p_name text, p_error_type text, p_message text, p_kind text DEFAULT 'step'::text, p_seq integer DEFAULT 0, p_tries integer DEFAULT 1, p_took interval DEFAULT NULL::interval, p_version text DEFAULT NULL::text)
   returns void language plpgsql volatile security definer set lock_timeout=2s set search_path=pg_catalog, pg_temp;
 create function onceward.find_jobs(p_states text[] DEFAULT NULL::text[], p_lane text DEFAULT NULL::text, p_task text DEFAULT NULL::text, p_tenant text DEFAULT NULL::text, p_key text DEFAULT NULL::text, p_error text DEFAULT NULL::text, p_fingerprint text DEFAULT NULL::text, p_since timestamp with time zone DEFAULT NULL::timestamp with time zone, p_until timestamp with time zone DEFAULT NULL::timestamp with time zone, p_before uuid DEFAULT NULL::uuid, p_limit integer DEFAULT 50, p_scan integer DEFAULT 20000)
-  returns TABLE(id uuid, tenant text, lane text, task text, state text, priority smallint, attempt integer, max_attempts integer, created_at timestamp with time zone, run_at timestamp with time zone, started_at timestamp with time zone, finished_at timestamp with time zone, key text, error_type text, message text, note text) language sql stable set search_path=pg_catalog, pg_temp;
+  returns TABLE(id uuid, tenant text, lane text, task text, state text, priority smallint, attempt integer, max_attempts integer, created_at timestamp with time zone, run_at timestamp with time zone, started_at timestamp with time zone, finished_at timestamp with time zone, key text, error_type text, message text, note text) language plpgsql stable set enable_bitmapscan=off set enable_seqscan=off set enable_sort=off set jit=off set plan_cache_mode=force_custom_plan set search_path=pg_catalog, pg_temp;
 create function onceward.fingerprint(p_task text, p_error_type text, p_message text)
   returns text language sql immutable set search_path=pg_catalog, pg_temp;
 create function onceward.finish_check(p_run_id uuid, p_findings jsonb, p_took interval DEFAULT NULL::interval)
@@ -2914,8 +2995,10 @@ create function onceward.run_now(p_job_id uuid)
   returns text language plpgsql volatile security definer set search_path=pg_catalog, pg_temp;
 create function onceward.run_schedule_now(p_name text, p_tenant text DEFAULT NULL::text)
   returns uuid language plpgsql volatile security definer set search_path=pg_catalog, pg_temp;
+create function onceward.sample_limits()
+  returns integer language plpgsql volatile set search_path=pg_catalog, pg_temp;
 create function onceward.scan_end(p_states text[] DEFAULT NULL::text[], p_since timestamp with time zone DEFAULT NULL::timestamp with time zone, p_until timestamp with time zone DEFAULT NULL::timestamp with time zone, p_before uuid DEFAULT NULL::uuid, p_scan integer DEFAULT 20000)
-  returns uuid language sql stable set search_path=pg_catalog, pg_temp;
+  returns uuid language plpgsql stable set enable_bitmapscan=off set enable_seqscan=off set enable_sort=off set jit=off set plan_cache_mode=force_custom_plan set search_path=pg_catalog, pg_temp;
 create function onceward.schedule_for_update(p_name text, p_tenant text)
   returns onceward.schedule_private language plpgsql volatile set search_path=pg_catalog, pg_temp;
 create function onceward.schedule_settings(p_row onceward.schedule_private)
@@ -3001,6 +3084,8 @@ create function onceward.tell_dependents(p_ended uuid[], p_outcome text, p_limit
 create function onceward.tell_ended(p_job_ids uuid[], p_limit integer, OUT more boolean, OUT freed integer)
   returns record language plpgsql volatile set search_path=pg_catalog, pg_temp;
 create function onceward.tenant_for(p_tenant text)
+  returns text language plpgsql stable set search_path=pg_catalog, pg_temp;
+create function onceward.tenant_of_care()
   returns text language plpgsql stable set search_path=pg_catalog, pg_temp;
 create function onceward.tenant_of_line(p_line text)
   returns text language sql immutable set search_path=pg_catalog, pg_temp;
@@ -3124,6 +3209,7 @@ grant execute on function onceward.add_schedule(text,text,text,text,jsonb,text,i
 grant execute on function onceward.add_schedule(text,text,text,text,jsonb,text,integer,integer,jsonb,interval,interval,text,integer,interval,text,interval,text,jsonb) to onceward_producer;
 grant execute on function onceward.add_schedule(text,text,text,text,jsonb,text,integer,integer,jsonb,interval,interval,text,integer,interval,text,interval,text,jsonb) to onceward_worker;
 grant execute on function onceward.adopt(uuid,uuid[]) to onceward_worker;
+grant execute on function onceward.assign_dead_letters(text,text,text) to onceward_operator;
 grant execute on function onceward.audit_lane(text,text) to onceward_operator;
 grant execute on function onceward.audit_of(uuid) to onceward_auditor;
 grant execute on function onceward.audit_of(uuid) to onceward_operator;
@@ -3155,6 +3241,7 @@ grant execute on function onceward.check_monitors(integer) to onceward_operator;
 grant execute on function onceward.check_monitors(integer) to onceward_worker;
 grant execute on function onceward.claim(uuid,text[],integer) to onceward_worker;
 grant execute on function onceward.close_alert(uuid,text) to onceward_operator;
+grant execute on function onceward.comment_dead_letters(text,text,text,uuid) to onceward_operator;
 grant execute on function onceward.complete(uuid,bigint,jsonb) to onceward_worker;
 grant execute on function onceward.count_found(text[],text,text,text,text,text,text,timestamp with time zone,timestamp with time zone,integer) to onceward_auditor;
 grant execute on function onceward.count_found(text[],text,text,text,text,text,text,timestamp with time zone,timestamp with time zone,integer) to onceward_operator;
@@ -3175,9 +3262,9 @@ grant execute on function onceward.declare_limits(jsonb,boolean) to onceward_pro
 grant execute on function onceward.declare_limits(jsonb,boolean) to onceward_worker;
 grant execute on function onceward.declare_monitors(text,jsonb) to onceward_worker;
 grant execute on function onceward.declare_schedules(text,jsonb) to onceward_worker;
-grant execute on function onceward.deliver(text,text,jsonb,text,timestamp with time zone,timestamp with time zone,integer,jsonb,integer,jsonb,jsonb,text) to onceward_operator;
-grant execute on function onceward.deliver(text,text,jsonb,text,timestamp with time zone,timestamp with time zone,integer,jsonb,integer,jsonb,jsonb,text) to onceward_producer;
-grant execute on function onceward.deliver(text,text,jsonb,text,timestamp with time zone,timestamp with time zone,integer,jsonb,integer,jsonb,jsonb,text) to onceward_worker;
+grant execute on function onceward.deliver(text,text,jsonb,text,timestamp with time zone,timestamp with time zone,integer,jsonb,integer,jsonb,jsonb,uuid) to onceward_operator;
+grant execute on function onceward.deliver(text,text,jsonb,text,timestamp with time zone,timestamp with time zone,integer,jsonb,integer,jsonb,jsonb,uuid) to onceward_producer;
+grant execute on function onceward.deliver(text,text,jsonb,text,timestamp with time zone,timestamp with time zone,integer,jsonb,integer,jsonb,jsonb,uuid) to onceward_worker;
 grant execute on function onceward.delivery_content(uuid) to onceward_operator;
 grant execute on function onceward.delivery_content(uuid) to onceward_worker;
 grant execute on function onceward.disable_monitor(text) to onceward_operator;
@@ -3190,9 +3277,9 @@ grant execute on function onceward.drop_monitor(text) to onceward_operator;
 grant execute on function onceward.drop_schedule(text,text) to onceward_operator;
 grant execute on function onceward.drop_schedule(text,text) to onceward_producer;
 grant execute on function onceward.drop_schedule(text,text) to onceward_worker;
-grant execute on function onceward.emit_event(text,jsonb,text,interval) to onceward_operator;
-grant execute on function onceward.emit_event(text,jsonb,text,interval) to onceward_producer;
-grant execute on function onceward.emit_event(text,jsonb,text,interval) to onceward_worker;
+grant execute on function onceward.emit_event(text,jsonb,text,interval,uuid) to onceward_operator;
+grant execute on function onceward.emit_event(text,jsonb,text,interval,uuid) to onceward_producer;
+grant execute on function onceward.emit_event(text,jsonb,text,interval,uuid) to onceward_worker;
 grant execute on function onceward.enable_monitor(text) to onceward_operator;
 grant execute on function onceward.end_session(bytea) to onceward_operator;
 grant execute on function onceward.end_silence(uuid) to onceward_operator;
@@ -3370,6 +3457,14 @@ grant select on table onceward.archive_private to onceward_auditor;
 grant select on table onceward.archive_private to onceward_operator;
 grant select on table onceward.archive_private to onceward_producer;
 grant select on table onceward.archive_private to onceward_worker;
+grant select on table onceward.assignment_private to onceward_auditor;
+grant select on table onceward.assignment_private to onceward_operator;
+grant select on table onceward.assignment_private to onceward_producer;
+grant select on table onceward.assignment_private to onceward_worker;
+grant select on table onceward.assignments to onceward_auditor;
+grant select on table onceward.assignments to onceward_operator;
+grant select on table onceward.assignments to onceward_producer;
+grant select on table onceward.assignments to onceward_worker;
 grant select on table onceward.attempt_private to onceward_auditor;
 grant select on table onceward.attempt_private to onceward_operator;
 grant select on table onceward.attempt_private to onceward_producer;
@@ -3400,6 +3495,14 @@ grant select on table onceward.code_private to onceward_auditor;
 grant select on table onceward.code_private to onceward_operator;
 grant select on table onceward.code_private to onceward_producer;
 grant select on table onceward.code_private to onceward_worker;
+grant select on table onceward.comment_private to onceward_auditor;
+grant select on table onceward.comment_private to onceward_operator;
+grant select on table onceward.comment_private to onceward_producer;
+grant select on table onceward.comment_private to onceward_worker;
+grant select on table onceward.comments to onceward_auditor;
+grant select on table onceward.comments to onceward_operator;
+grant select on table onceward.comments to onceward_producer;
+grant select on table onceward.comments to onceward_worker;
 grant select on table onceward.dead_letters to onceward_auditor;
 grant select on table onceward.dead_letters to onceward_operator;
 grant select on table onceward.dead_letters to onceward_producer;
@@ -3448,6 +3551,14 @@ grant select on table onceward.legal_holds to onceward_auditor;
 grant select on table onceward.legal_holds to onceward_operator;
 grant select on table onceward.legal_holds to onceward_producer;
 grant select on table onceward.legal_holds to onceward_worker;
+grant select on table onceward.limit_history to onceward_auditor;
+grant select on table onceward.limit_history to onceward_operator;
+grant select on table onceward.limit_history to onceward_producer;
+grant select on table onceward.limit_history to onceward_worker;
+grant select on table onceward.limit_level_private to onceward_auditor;
+grant select on table onceward.limit_level_private to onceward_operator;
+grant select on table onceward.limit_level_private to onceward_producer;
+grant select on table onceward.limit_level_private to onceward_worker;
 grant select on table onceward.limit_private to onceward_auditor;
 grant select on table onceward.limit_private to onceward_operator;
 grant select on table onceward.limit_private to onceward_producer;

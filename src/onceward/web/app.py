@@ -17,13 +17,14 @@ from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp, Scope
 
 from onceward.errors import InvalidArgument, OncewardError
-from onceward.web import problems, sign_in, templating
+from onceward.web import metrics, problems, sign_in, templating
 from onceward.web.api import create_api, health
 from onceward.web.api.build import PREFIX
 from onceward.web.auth import Gate
 from onceward.web.context import Web, identity_of, web_of
 from onceward.web.database import Database
 from onceward.web.live import Live
+from onceward.web.metrics import Gauges
 from onceward.web.pages import PAGES
 from onceward.web.sections import Section
 from onceward.web.security import Headers
@@ -73,6 +74,7 @@ def create_app(settings: WebSettings | None = None) -> Starlette:
         templates=templating.make(chosen.sections),
         live=Live(database.dsn),
         sso=SsoDoor(chosen.sso, database) if chosen.sso else None,
+        gauges=Gauges(),
     )
 
     @contextlib.asynccontextmanager
@@ -111,6 +113,7 @@ def _routes(sections: Sequence[Section], api: ASGIApp) -> list[BaseRoute]:
     ]
     return [
         *health.ROUTES,
+        *metrics.ROUTES,
         *sign_in.PUBLIC,
         *static,
         Mount("/static", Assets(directory=ours)),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from markupsafe import Markup
+from markupsafe import Markup, escape
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,35 +36,32 @@ def bars(points: Sequence[Point], title: str) -> Markup:
     """Bars of what was done, with what failed standing on top, on a grid of round numbers."""
     top = nice(max((point.done + point.failed for point in points), default=0))
     width = 1000 / max(len(points), 1)
-    parts: list[Markup] = []
+    parts: list[str] = []
     for i, point in enumerate(points):
         done, failed = point.done / top * 100, point.failed / top * 100
-        text = f"{point.label}: {point.done:,} done" + (f", {point.failed:,} failed" if point.failed else "")
-        shapes = Markup("")
+        parts.append("<g>")
         if point.done:
-            shapes += _rect("bar-done", i * width + width * 0.12, 100 - done, width * 0.76, done)
+            parts.append(_rect("bar-done", i * width + width * 0.12, 100 - done, width * 0.76, done))
         if point.failed:
-            shapes += _rect("bar-failed", i * width + width * 0.12, 100 - done - failed, width * 0.76, failed)
+            parts.append(
+                _rect("bar-failed", i * width + width * 0.12, 100 - done - failed, width * 0.76, failed)
+            )
         # A transparent one over the whole height, so that the text appears above small bars, too.
         parts.append(
-            Markup(
-                '<g>{}<rect class="bar-hit" x="{}" y="0" width="{}" height="100"/><title>{}</title></g>'
-            ).format(shapes, f"{i * width:.2f}", f"{width:.2f}", text)
+            f'<rect class="bar-hit" x="{i * width:.2f}" y="0" width="{width:.2f}" height="100"/>'
+            f"<title>{_said(point)}</title></g>"
         )
-    lines = Markup("").join(
-        Markup('<line class="grid" x1="0" x2="1000" y1="{0}" y2="{0}"/>').format(y) for y in (0.5, 50, 99.5)
-    )
+    lines = "".join(f'<line class="grid" x1="0" x2="1000" y1="{y}" y2="{y}"/>' for y in (0.5, 50, 99.5))
     return Markup(
         '<figure class="chart"><div class="chart-scale" aria-hidden="true"><span>{top}</span><span>{half}</span><span>0</span></div>'
-        '<svg class="bars" viewBox="0 0 1000 100" preserveAspectRatio="none" role="img" aria-label="{title}">{lines}{bars}</svg>'
+        '<svg class="bars" viewBox="0 0 1000 100" preserveAspectRatio="none" role="img" aria-label="{title}">{bars}</svg>'
         '<div class="chart-axis" aria-hidden="true"><span>{first}</span><span>{middle}</span><span>{last}</span></div>'
         "{table}</figure>"
     ).format(
         top=f"{top:,}",
         half=f"{top // 2:,}" if top > 1 else "",
         title=title,
-        lines=lines,
-        bars=Markup("").join(parts),
+        bars=_shapes(lines, *parts),
         first=points[0].label if points else "",
         middle=points[len(points) // 2].label if points else "",
         last=points[-1].label if points else "",
@@ -74,22 +71,84 @@ def bars(points: Sequence[Point], title: str) -> Markup:
 
 def heat(points: Sequence[Point], title: str, top: int) -> Markup:
     """One cell per point, darker for more; a cell in which something failed has a mark."""
-    cells = []
+    cells: list[str] = []
     for i, point in enumerate(points):
         level = 0 if not point.done else min(5, 1 + point.done * 4 // max(top, 1))
-        text = f"{point.label}: {point.done:,} done" + (f", {point.failed:,} failed" if point.failed else "")
-        mark = Markup('<rect class="heat-failed" x="{}" y="11" width="8" height="3"/>').format(i * 10 + 1)
+        mark = f'<rect class="heat-failed" x="{i * 10 + 1}" y="11" width="8" height="3"/>'
         cells.append(
-            Markup(
-                '<g><rect class="heat heat-{}" x="{}" y="0" width="9" height="14"/>{}<title>{}</title></g>'
-            ).format(level, i * 10, mark if point.failed else "", text)
+            f'<g><rect class="heat heat-{level}" x="{i * 10}" y="0" width="9" height="14"/>'
+            f"{mark if point.failed else ''}<title>{_said(point)}</title></g>"
         )
     total = sum(point.done for point in points)
     failed = sum(point.failed for point in points)
     label = f"{title}: {total:,} done, {failed:,} failed"
     return Markup(
         '<svg class="heat-strip" viewBox="0 0 {} 14" preserveAspectRatio="none" role="img" aria-label="{}">{}</svg>'
-    ).format(len(points) * 10 - 1, label, Markup("").join(cells))
+    ).format(len(points) * 10 - 1, label, _shapes(*cells))
+
+
+def _shapes(*parts: str) -> Markup:
+    """Text that is put together here, of numbers and of what escape has gone over."""
+    return Markup("".join(parts))  # noqa: S704 - see above
+
+
+def _said(point: Point) -> str:
+    """What a bar says, escaped: there are hundreds of them on a page, and each is put together as text."""
+    failed = f", {point.failed:,} failed" if point.failed else ""
+    return f"{escape(point.label)}: {point.done:,} done{failed}"
+
+
+@dataclass(frozen=True, slots=True)
+class LevelPoint:
+    """A moment of a limit: what was left of it from 0 to 1, how many waited, and whether it was paused."""
+
+    label: str
+    level: float
+    waiting: int
+    paused: bool
+
+
+def levels(points: Sequence[LevelPoint], title: str) -> Markup:
+    """What was left, as a line that falls to the ground when there is no room; under it, a mark where it was paused."""
+    if len(points) < 2:
+        return Markup("")
+    step = 1000 / (len(points) - 1)
+    line = " ".join(f"{i * step:.1f},{98 - point.level * 96:.1f}" for i, point in enumerate(points))
+    marks = "".join(
+        f'<rect class="level-paused" x="{max(i * step - step / 2, 0):.1f}" y="0" width="{step:.1f}" height="100"/>'
+        for i, point in enumerate(points)
+        if point.paused
+    )
+    hits = "".join(
+        f'<g><rect class="bar-hit" x="{max(i * step - step / 2, 0):.1f}" y="0" width="{step:.1f}" height="100"/>'
+        f"<title>{escape(point.label)}: {point.level:.0%} left, {point.waiting:,} waiting{', paused' if point.paused else ''}</title></g>"
+        for i, point in enumerate(points)
+    )
+    lines = "".join(f'<line class="grid" x1="0" x2="1000" y1="{y}" y2="{y}"/>' for y in (2, 50, 98))
+    rows = "".join(
+        f"<tr><th scope=row>{escape(point.label)}</th><td>{point.level:.0%}</td><td>{point.waiting}</td>"
+        f"<td>{'yes' if point.paused else 'no'}</td></tr>"
+        for point in points
+    )
+    return Markup(
+        '<figure class="chart"><div class="chart-scale" aria-hidden="true"><span>100%</span><span>50%</span><span>0</span></div>'
+        '<svg class="bars" viewBox="0 0 1000 100" preserveAspectRatio="none" role="img" aria-label="{title}">{shapes}</svg>'
+        '<div class="chart-axis" aria-hidden="true"><span>{first}</span><span>{middle}</span><span>{last}</span></div>'
+        '<div class="hidden"><table><caption>{title}</caption><tr><th scope=col>Time</th><th scope=col>Left</th>'
+        "<th scope=col>Waiting</th><th scope=col>Paused</th></tr>{rows}</table></div></figure>"
+    ).format(
+        title=title,
+        shapes=_shapes(
+            lines,
+            marks,
+            f'<polygon class="spark-area" points="0,98 {line} 1000,98"/><polyline class="spark-line" points="{line}"/>',
+            hits,
+        ),
+        first=points[0].label,
+        middle=points[len(points) // 2].label,
+        last=points[-1].label,
+        rows=_shapes(rows),
+    )
 
 
 def nice(value: int) -> int:
@@ -100,19 +159,17 @@ def nice(value: int) -> int:
     return next(step * power for step in (1, 2, 4, 6, 10) if step * power >= value)
 
 
-def _rect(name: str, x: float, y: float, width: float, height: float) -> Markup:
-    return Markup('<rect class="{}" x="{}" y="{}" width="{}" height="{}"/>').format(
-        name, f"{x:.2f}", f"{y:.2f}", f"{width:.2f}", f"{height:.2f}"
-    )
+def _rect(name: str, x: float, y: float, width: float, height: float) -> str:
+    return f'<rect class="{name}" x="{x:.2f}" y="{y:.2f}" width="{width:.2f}" height="{height:.2f}"/>'
 
 
 def _table(title: str, points: Sequence[Point]) -> Markup:
-    rows = Markup("").join(
-        Markup("<tr><th scope=row>{}</th><td>{}</td><td>{}</td></tr>").format(
-            point.label, point.done, point.failed
+    rows = _shapes(
+        *(
+            f"<tr><th scope=row>{escape(point.label)}</th><td>{point.done}</td><td>{point.failed}</td></tr>"
+            for point in points
+            if point.done or point.failed
         )
-        for point in points
-        if point.done or point.failed
     )
     return Markup(
         # A table does not become narrower than its words; what is around it does.

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from jinja2 import Environment
 
     from onceward.web.live import Live
+    from onceward.web.metrics import Gauges
     from onceward.web.sso import SsoDoor
 
 
@@ -28,6 +29,7 @@ class Web:
     templates: Environment
     live: Live
     sso: SsoDoor | None
+    gauges: Gauges
     # Held while the audit log is verified.
     verifying: threading.Lock = field(default_factory=threading.Lock)
 

@@ -15,23 +15,8 @@ from onceward.calls import browsing
 from onceward.web import auth
 from onceward.web.context import identity_of, web_of
 from onceward.web.database import Acting
-from onceward.web.sections import Link
+from onceward.web.navigation import navigation
 
-# Where each page of ours stands.  Others come through sections.
-CONSOLE: tuple[Link, ...] = (
-    Link("/", "Overview", key="o"),
-    Link("/jobs", "Jobs", key="j"),
-    Link("/dead-letters", "Dead letters", count="dead_letters", key="d"),
-    Link("/alerts", "Alerts", count="alerts", key="a"),
-    Link("/lanes", "Lanes", key="l"),
-    Link("/limits", "Limits", key="i"),
-    Link("/schedules", "Schedules", key="s"),
-    Link("/deliveries", "Deliveries", count="uncertain", key="e"),
-    Link("/workers", "Workers", key="w"),
-    Link("/monitors", "Monitors", key="m"),
-    Link("/audit", "Audit", key="u"),
-    Link("/doctor", "Doctor", key="h"),
-)
 FLASH = "onceward-flash"
 # A count beside an entry of the navigation is looked up to here.
 MOST = 1000
@@ -43,6 +28,11 @@ class Frame:
 
     now: datetime
     counts: dict[str, int]
+
+    @property
+    def waiting(self) -> int:
+        """For a person, whatever it is."""
+        return sum(self.counts.values())
 
 
 async def frame(db: Acting) -> Frame:
@@ -90,8 +80,7 @@ def _around(request: Request, shown: Frame | None) -> dict[str, Any]:
         "identity": getattr(request.state, "identity", None),
         "csrf": auth.csrf_of(request),
         "frame": shown,
-        "console": CONSOLE,
-        "sections": [section for section in web.settings.sections if section.links],
+        "nav": navigation(request.url.path, web.settings.sections),
         "theme": request.cookies.get("onceward-theme", "")
         if request.cookies.get("onceward-theme") in {"light", "dark"}
         else "",

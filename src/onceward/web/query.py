@@ -111,7 +111,7 @@ class Query:
     @property
     def is_filtered(self) -> bool:
         return any(
-            value for name, value in self.given.multi_items() if name not in {"before", "after", "csv"}
+            value for name, value in self.given.multi_items() if name not in {"before", "after", "sort"}
         )
 
 

@@ -15,6 +15,7 @@ from pydantic import BaseModel
 from onceward import calls, jsonsafe, logs
 from onceward.calls import Call
 from onceward.errors import InvalidArgument, InvalidPayload, PermanentFailure, RateLimited, ResultTooLarge
+from onceward.handling import current_job
 from onceward.outcomes import Cancel, Settle, Snooze
 from onceward.registry import Task, nearest_hint
 from onceward.worker.failures import message_of
@@ -129,6 +130,7 @@ class Runner:
         return result
 
     async def _run_async(self, job: Job) -> object:
+        current_job.set(job.ref)
         task = self._tasks[job.task]
         arguments = task.arguments(job.payload_text)
         if task.context_parameter is not None:
@@ -163,6 +165,7 @@ class Runner:
         return result
 
     def _call_sync(self, job: Job) -> object:
+        current_job.set(job.ref)
         task = self._tasks[job.task]
         arguments = task.arguments(job.payload_text)
         if task.context_parameter is not None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 
 from onceward.audit.verifier import problem as proof_problem
+from tests.support.watch import Watch
 
 NOWHERE = "01936f00-0000-7000-8000-000000000000"
 
@@ -111,8 +112,63 @@ def test_deliveries_are_listed_and_decided_about(db, everything):
     everything.post(f"/deliveries/{NOWHERE}/decide", {"decision": "sent", "note": "seen"}, 404)
 
 
+def test_dead_letters_are_read_page_by_page_also_when_some_go_meanwhile(db, everything):
+    for n in range(5):
+        db.dead_letter("ocr", {"n": n})
+        db.clock.advance("1 s")
+    first = everything.get("/dead-letters", limit=2)
+    db.requeue(first["dead_letters"][1]["id"])
+    second = everything.get("/dead-letters", limit=2, before=first["next"])
+    third = everything.get("/dead-letters", limit=2, before=second["next"])
+
+    seen = [letter["id"] for page in (first, second, third) for letter in page["dead_letters"]]
+    assert len(seen) == len(set(seen)) == 5
+    assert third["next"] is None
+    assert everything.get("/dead-letters", 422, before="yesterday")["errors"][0]["field"] == "before"
+
+
+def test_dead_letters_are_assigned_and_talked_about(db, everything):
+    job = db.dead_letter("ocr")
+    mark = db.value("select fingerprint from onceward.dead_letters")
+    kind = {"task": "ocr", "fingerprint": mark}
+    assert everything.post("/dead-letters/assign", {**kind, "to": "ana"}) == {"changed": True}
+    assert everything.post("/dead-letters/assign", {**kind, "to": "ana"}) == {"changed": False}
+    said = everything.post("/dead-letters/comment", {**kind, "comment": "known", "job": str(job)})["id"]
+
+    care = everything.get("/dead-letters/care", **kind)
+    assert [(each["assigned_to"], each["assigned_by"]) for each in care["assignments"]] == [
+        ("ana", "token ci")
+    ]
+    assert [(each["id"], each["body"], each["job_id"]) for each in care["comments"]] == [
+        (said, "known", str(job))
+    ]
+    assert everything.post("/dead-letters/assign", {**kind, "to": None}) == {"changed": True}
+    wrong = {"task": "ocr", "fingerprint": "none", "comment": "hello"}
+    assert everything.post("/dead-letters/comment", wrong, 404)["code"] == "OW006"
+    assert (
+        everything.post("/dead-letters/comment", {**kind, "comment": " "}, 422)["errors"][0]["field"]
+        == "comment"
+    )
+
+
+def test_alerts_are_read_page_by_page_the_worst_first(db, everything):
+    watch = Watch(db)
+    watch.probe()
+    watch.look(*({"key": f"k{n}", "severity": s} for n, s in enumerate(["warning", "critical", "info"] * 2)))
+    seen, before = [], {}
+    while True:
+        page = everything.get("/alerts", limit=2, **before)
+        seen += page["alerts"]
+        if page["next"] is None:
+            break
+        before = {"before": page["next"]}
+
+    assert [alert["severity"] for alert in seen] == ["critical"] * 2 + ["warning"] * 2 + ["info"] * 2
+    assert len({alert["id"] for alert in seen}) == 6
+
+
 def test_alerts_are_listed_acknowledged_and_closed(db, everything):
-    assert everything.get("/alerts") == {"alerts": []}
+    assert everything.get("/alerts") == {"alerts": [], "next": None}
     assert everything.post(f"/alerts/{NOWHERE}/ack", status=404)["code"] == "OW039"
     for _ in range(2):
         db.dead_letter()

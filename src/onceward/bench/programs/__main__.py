@@ -1,4 +1,4 @@
-"""`python -m <this package> <system> produce|work|install <options as JSON>`, with the database in ONCEWARD_BENCH_DSN."""
+"""`python -m <this package> <system> produce|work|serve|install <options as JSON>`, with the database in ONCEWARD_BENCH_DSN."""
 
 from __future__ import annotations
 
@@ -23,6 +23,9 @@ def main() -> None:
         run(producer.serve(module.make_producer(**options), dsn))
     elif role == "install":
         run(module.install(dsn))
+    elif role == "serve":
+        threading.Thread(target=end_with_parent, daemon=True).start()
+        module.serve(dsn)
     else:
         threading.Thread(target=end_with_parent, daemon=True).start()
         module.work(dsn, run, **options)

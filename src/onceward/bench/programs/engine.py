@@ -42,6 +42,22 @@ def work(dsn: str, run: Callable[..., None], concurrency: int = 50) -> None:
     run_worker(target, WorkerSettings(dsn=dsn, concurrency=concurrency))
 
 
+def serve(dsn: str) -> None:
+    """The web pages, on a free port that is told as the first answer."""
+    import asyncio
+    import json
+
+    from onceward.web import ApiSettings, WebSettings
+    from onceward.web.server import make_server, open_socket
+
+    opened = open_socket("127.0.0.1", 0)
+    address = f"http://localhost:{opened.getsockname()[1]}"
+    # One caller asks as fast as it can, which is what the limits are there to stop.
+    settings = WebSettings(dsn=dsn, api=ApiSettings(rate=1e6, burst=1e6))
+    server = make_server(settings, started=lambda: print(json.dumps({"address": address}), flush=True))
+    asyncio.run(server.serve([opened]))
+
+
 class CountingCursor(psycopg.AsyncCursor[Any]):
     sent = 0
 

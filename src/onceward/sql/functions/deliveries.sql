@@ -14,7 +14,8 @@ create or replace function onceward.deliver(
   p_max_attempts integer default null,
   p_alerts_to    jsonb default null,
   p_headers      jsonb default null,
-  p_lane         text default 'deliveries'
+  p_lane         text default 'deliveries',
+  p_made_by      uuid default null
 )
   returns table (delivery_id uuid, created boolean, state text)
   language plpgsql security definer
@@ -29,15 +30,15 @@ begin
   end if;
   select d.delivery_id, d.created into delivery_id, created
     from onceward.enter_delivery(p_kind, p_key, p_content, p_tenant, p_run_at, p_expires_at, p_priority, p_retry,
-                                 p_max_attempts, p_alerts_to, false, p_headers, p_lane) as d;
+                                 p_max_attempts, p_alerts_to, false, p_headers, p_lane, p_made_by) as d;
   -- The key outlives the ledger.
   state := case when created then 'pending'
                 else coalesce((select d.state from onceward.delivery_private as d where d.id = delivery_id), 'removed') end;
   return next;
 end;
 $$;
-comment on function onceward.deliver(text, text, jsonb, text, timestamptz, timestamptz, integer, jsonb, integer, jsonb, jsonb, text) is
-  'Puts an outside effect (email, slack, telegram or webhook) into the ledger, in the caller''s transaction.  The same key gives the same delivery and created = false; other content under the same key is an error (OW005).  p_alerts_to ({"kind": …, "content": …}) is told when it ends as uncertain or abandoned, through the same lane.';
+comment on function onceward.deliver(text, text, jsonb, text, timestamptz, timestamptz, integer, jsonb, integer, jsonb, jsonb, text, uuid) is
+  'Puts an outside effect (email, slack, telegram or webhook) into the ledger, in the caller''s transaction.  The same key gives the same delivery and created = false; other content under the same key is an error (OW005).  p_alerts_to ({"kind": …, "content": …}) is told when it ends as uncertain or abandoned, through the same lane.  p_made_by names the job whose handler asks for it.';
 
 -- The job, and beside it the two rows.  The arguments have been checked.
 create or replace function onceward.enter_delivery(
@@ -53,7 +54,8 @@ create or replace function onceward.enter_delivery(
   p_alerts_to    jsonb,
   p_is_alert     boolean,
   p_headers      jsonb default null,
-  p_lane         text default 'deliveries'
+  p_lane         text default 'deliveries',
+  p_made_by      uuid default null
 )
   returns table (delivery_id uuid, created boolean)
   language plpgsql
@@ -83,8 +85,8 @@ begin
       p_tenant       => v_tenant,
       p_headers      => p_headers) as e;
   if created then
-    insert into onceward.delivery_private (id, tenant, kind, key, state, created_at, is_alert)
-    values (delivery_id, v_tenant, p_kind, p_key, 'pending', onceward.now(), p_is_alert);
+    insert into onceward.delivery_private (id, tenant, kind, key, state, created_at, is_alert, made_by)
+    values (delivery_id, v_tenant, p_kind, p_key, 'pending', onceward.now(), p_is_alert, p_made_by);
     insert into onceward.delivery_content_private (id, tenant, content, alerts_to)
     values (delivery_id, v_tenant, p_content, p_alerts_to);
   end if;

@@ -5,7 +5,8 @@ create or replace function onceward.emit_event(
   p_name    text,
   p_payload jsonb default null,
   p_tenant  text default null,
-  p_keep    interval default '30 days'
+  p_keep    interval default '30 days',
+  p_made_by uuid default null
 )
   returns boolean
   language plpgsql security definer
@@ -26,10 +27,11 @@ begin
   if p_keep is null or p_keep <= interval '0' or p_keep > interval '10 years' then
     perform onceward.bad_argument('keep', p_keep::text, 'must be more than 0 and at most 10 years');
   end if;
-  insert into onceward.event_private as e (tenant, name, payload, emitted_at, expires_at)
-  values (v_tenant, p_name, p_payload, onceward.now(), onceward.now() + p_keep)
+  insert into onceward.event_private as e (tenant, name, payload, emitted_at, expires_at, made_by)
+  values (v_tenant, p_name, p_payload, onceward.now(), onceward.now() + p_keep, p_made_by)
       on conflict (tenant, name) do update
-     set payload = excluded.payload, emitted_at = excluded.emitted_at, expires_at = excluded.expires_at
+     set payload = excluded.payload, emitted_at = excluded.emitted_at, expires_at = excluded.expires_at,
+         made_by = excluded.made_by
    where e.expires_at <= onceward.now();
   if not found then
     return false;
@@ -43,8 +45,8 @@ begin
   return true;
 end;
 $$;
-comment on function onceward.emit_event(text, jsonb, text, interval) is
-  'Emits an event in the caller''s transaction; jobs that wait for it go on.  The first one of a name stays, and false says that there was one.  It is kept for p_keep.';
+comment on function onceward.emit_event(text, jsonb, text, interval, uuid) is
+  'Emits an event in the caller''s transaction; jobs that wait for it go on.  The first one of a name stays, and false says that there was one.  It is kept for p_keep.  p_made_by names the job whose handler emits it.';
 
 create or replace function onceward.check_event_name(p_name text)
   returns void

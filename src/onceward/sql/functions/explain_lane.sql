@@ -132,7 +132,7 @@ $$;
 comment on function onceward.explain_lane(text) is
   'One line per lane: paused and by whom, not served, waiting for a task that no worker knows, busy and with what, or idle.  Counts are of the jobs that the caller may see.';
 
--- The one line, from the look of it: what is ready (the first ten thousand), who works, what comes next.
+-- The one line, from the look of it: what is ready (the first two thousand), who works, what comes next.
 create or replace function onceward.reason_of_lane(p_lane onceward.lane_private)
   returns table (reason text, sentence text, detail jsonb, until timestamptz, next_step text)
   language plpgsql stable
@@ -270,7 +270,7 @@ create or replace function onceward.look_at_lane(p_lane text)
   set jit = off
 as $$
 declare
-  c_most  constant integer := 10000;
+  c_most  constant integer := 2000;
   v_lines text[] := onceward.lines_to_look_at(p_lane);
   v_each  integer := c_most / cardinality(v_lines);
 begin
@@ -288,12 +288,15 @@ begin
               limit v_each) as f
            group by l.line, f.task, f.tenant) as t
    cross join lateral (select onceward.lane_knows(p_lane, t.task) as known) as k;
-  next_at := (select min(f.run_at)
+  -- The first that is found, and not the least of all: those behind it are not looked at.
+  next_at := (select f.run_at
                 from (select j.tenant, j.lane, j.run_at from onceward.job_private as j
                        where j.state = 'scheduled' and j.run_at < timestamptz '9999-01-01 00:00:00+00'
                        order by j.run_at
                        limit c_most) as f
-               where f.lane = p_lane and onceward.sees_tenant(f.tenant));
+               where f.lane = p_lane and onceward.sees_tenant(f.tenant)
+               order by f.run_at
+               limit 1);
   return next;
 end;
 $$;

@@ -45,6 +45,31 @@ as $$
        where h.limit_name = p_limit.name and h.key = p_bucket.key and onceward.is_held(h))::double precision / p_limit.slots end))
 $$;
 
+-- Once a minute, whoever comes first: what metrics say about limits, kept for a while.  Two hundred rows at most.
+create or replace function onceward.sample_limits()
+  returns integer
+  language plpgsql
+  set search_path = pg_catalog, pg_temp
+as $$
+declare
+  v_at    timestamptz := date_trunc('minute', onceward.now());
+  v_count integer;
+begin
+  if exists (select from onceward.limit_level_private as l where l.at >= v_at) then
+    return 0;
+  end if;
+  insert into onceward.limit_level_private (limit_name, at, level, waiting, paused)
+  select m.labels ->> 'limit', v_at, max(m.value) filter (where m.name = 'onceward_limit_level'),
+         max(m.value) filter (where m.name = 'onceward_limit_waiting'), max(m.value) filter (where m.name = 'onceward_limit_paused') > 0
+    from onceward.metrics_of_limits(10000) as m
+   group by 1
+   order by 1
+      on conflict do nothing;
+  get diagnostics v_count = row_count;
+  return v_count;
+end;
+$$;
+
 create or replace function onceward.metrics_of_watch(p_most integer)
   returns table (name text, labels jsonb, value double precision)
   language sql stable

@@ -116,8 +116,9 @@ begin
    using old
    where h.limit_name = old.limit_name and h.key = old.key and h.holder = old.holder;
   get diagnostics v_part = row_count;
+  perform onceward.sample_limits();
   return v_count + v_part;
 end;
 $$;
 comment on function onceward.tidy(integer) is
-  'Removes keys and events past their time, concurrency keys and dependencies without jobs, and holds of limits past their lease.  Returns how many rows.';
+  'Notes the levels of limits, once a minute.  Removes keys and events past their time, concurrency keys and dependencies without jobs, and holds of limits past their lease.  Returns how many rows.';

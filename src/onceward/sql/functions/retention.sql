@@ -50,6 +50,12 @@ as $$
      interval '1 year', interval '1 hour', 'alerts, since they were closed'),
     ('silences', 'silence', null, 't.until < $1 and coalesce(t.tenant, '''') <> all ($2)', 't.until',
      interval '90 days', interval '1 hour', 'silences, since their end'),
+    ('assignments', 'assignment', null, 't.assigned_at < $1 and coalesce(t.tenant, '''') <> all ($2)', 't.assigned_at',
+     interval '1 year', interval '1 day', 'who looks after a kind of failure, since it was said'),
+    ('comments', 'comment', null, 't.said_at < $1 and coalesce(t.tenant, '''') <> all ($2)', 't.said_at',
+     interval '1 year', interval '1 day', 'what people say about dead letters'),
+    ('limit_levels', 'limit_level', null, 't.at < $1', 't.at', interval '2 days', interval '1 hour',
+     'what was left of limits, minute by minute'),
     ('removals', 'removal', null, 't.removed_at < $1', 't.removed_at', interval '1 year', interval '1 day',
      'what retention has removed')
 $$;

@@ -6,10 +6,11 @@ from typing import Annotated, Any, Literal
 from uuid import UUID
 
 from fastapi import APIRouter, Body, Query
-from pydantic import BaseModel
+from pydantic import BaseModel, Field
 from starlette.requests import Request
 
 from onceward import calls
+from onceward.calls.monitoring import rank_of
 from onceward.model_monitors import ALERT_STATES, AlertInfo
 from onceward.web.api.callers import Operator, Reader
 from onceward.web.api.fields import Changed, Limit, Name, Note, Reason, Sent, Tenant, answer_of
@@ -24,6 +25,7 @@ class Alerts(BaseModel):
     """The worst first, and of those the newest."""
 
     alerts: list[Alert]  # type: ignore[valid-type] # made by answer_of
+    next: str | None = Field(description="Pass it as `before` for what follows; null at the end.")
 
 
 class Acknowledging(Sent):
@@ -48,11 +50,20 @@ async def list_alerts(
     ] = None,
     monitor: Name | None = None,
     tenant: Tenant | None = None,
+    before: Annotated[
+        str | None, Query(pattern=r"^[0-5]-[0-9a-f]{32}$", description="`next` of the page before.")
+    ] = None,
     limit: Limit = 100,
 ) -> Any:
     """The worst first."""
-    call = calls.alerts(states=state or ("open", "acknowledged"), monitor=monitor, tenant=tenant, limit=limit)
-    return {"alerts": await web_of(request).database.run(caller.reading, call)}
+    rank, _, last = (before or "").partition("-")
+    call = calls.alerts(
+        states=state or ("open", "acknowledged"), monitor=monitor, tenant=tenant, limit=limit,
+        before=(int(rank), UUID(last)) if before else None,
+    )  # fmt: skip
+    found = await web_of(request).database.run(caller.reading, call)
+    last_one = found[-1] if len(found) == limit else None
+    return {"alerts": found, "next": f"{rank_of(last_one)}-{last_one.id.hex}" if last_one else None}
 
 
 @router.post("/alerts/{id}/ack", summary="Acknowledge an alert", response_model=Changed)

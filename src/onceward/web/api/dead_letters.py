@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Annotated, Any
 from uuid import UUID
 
-from fastapi import APIRouter
+from fastapi import APIRouter, Query
 from pydantic import BaseModel, ConfigDict, Field
 from starlette.requests import Request
 
 from onceward import calls
 from onceward.model import DeadLetterGroup, DeadLetterInfo, JobFilter
+from onceward.model_care import AssignmentInfo, CommentInfo
 from onceward.web import bulk
 from onceward.web.api.callers import Operator, Reader
 from onceward.web.api.fields import (
+    Changed,
     Flag,
     LaneName,
     Limit,
@@ -51,6 +53,7 @@ class Letters(BaseModel):
 
     dead_letters: list[Letter]  # type: ignore[valid-type] # made by answer_of
     count: int = Field(description="How many match, of which these are some.")
+    next: str | None = Field(description="Pass it as `before` for what follows; null at the end.")
 
 
 class Chosen(Sent):
@@ -135,6 +138,9 @@ async def list_dead_letters(
     fingerprint: Text | None = None,
     since: When | None = None,
     until: When | None = None,
+    before: Annotated[
+        str | None, Query(pattern=r"^[0-9]{16}-[0-9a-f]{32}$", description="`next` of the page before.")
+    ] = None,
     limit: Limit = 50,
 ) -> Any:
     """The latest first."""
@@ -143,10 +149,110 @@ async def list_dead_letters(
         limit=limit,
     )  # fmt: skip
     async with web_of(request).database.acting(caller.reading) as db:
+        found = await db.run(calls.dead_letters(wanted, before=_place(before)))
+        count = await db.run(calls.count_dead_letters(wanted))
+    following = _cursor(found[-1]) if len(found) == limit else None
+    return {"dead_letters": found, "count": count, "next": following}
+
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+def _cursor(letter: DeadLetterInfo) -> str:
+    """Its place in the list, which it keeps when it is gone from there: microseconds and id."""
+    return f"{(letter.dead_at - _EPOCH) // timedelta(microseconds=1):016}-{letter.id.hex}"
+
+
+def _place(cursor: str | None) -> tuple[datetime, UUID] | None:
+    if cursor is None:
+        return None
+    at, _, last = cursor.partition("-")
+    return _EPOCH + timedelta(microseconds=int(at)), UUID(last)
+
+
+# ---------------------------------------------------------------- looking after them
+
+
+class Failure(Sent):
+    """A kind of failure: a task, and the fingerprint of its dead letters."""
+
+    task: Name
+    fingerprint: Text | None = None
+
+
+class Assigning(Failure):
+    """Who looks after them from now on; null for nobody."""
+
+    model_config = ConfigDict(
+        json_schema_extra={"examples": [{"task": "send_receipt", "fingerprint": "a1b2c3", "to": "ana"}]}
+    )
+    to: (
+        Annotated[
+            str,
+            Field(
+                strict=True,
+                min_length=1,
+                max_length=200,
+                pattern=r"^[^\x00-\x1f\x7f]*[^\s\x00-\x1f\x7f][^\x00-\x1f\x7f]*$",
+            ),
+        ]
+        | None
+    )
+
+
+class Commenting(Failure):
+    """What there is to say, about all of them or one."""
+
+    comment: Annotated[
+        str, Field(strict=True, min_length=1, max_length=10_000, pattern=r"^[^\x00]*[^\x00\s][^\x00]*$")
+    ]
+    job: UUID | None = None
+
+
+class Said(BaseModel):
+    """The comment."""
+
+    id: UUID
+
+
+Assignment = answer_of(
+    AssignmentInfo, "Assignment", "Who looks after a kind of failure; without a tenant, of all of them."
+)
+Comment = answer_of(CommentInfo, "Comment", "What somebody has said about a kind of failure.")
+
+
+class Care(BaseModel):
+    """Who looks after it, and what was said, in order."""
+
+    assignments: list[Assignment]  # type: ignore[valid-type] # made by answer_of
+    comments: list[Comment]  # type: ignore[valid-type] # made by answer_of
+
+
+@router.get("/dead-letters/care", summary="Who looks after dead letters", response_model=Care)
+async def get_care(request: Request, caller: Reader, task: Name, fingerprint: Text | None = None) -> Any:
+    """Those of one task with one fingerprint; without one, of failures that have none."""
+    async with web_of(request).database.acting(caller.reading) as db:
         return {
-            "dead_letters": await db.run(calls.dead_letters(wanted)),
-            "count": await db.run(calls.count_dead_letters(wanted)),
+            "assignments": await db.run(calls.assignment_of(task, fingerprint)),
+            "comments": await db.run(calls.comments_of(task, fingerprint)),
         }
+
+
+@router.post("/dead-letters/assign", summary="Say who looks after dead letters", response_model=Changed)
+async def assign_dead_letters(request: Request, caller: Operator, body: Assigning) -> Any:
+    """Those of a task with this fingerprint, also those that come later."""
+    call = calls.assign_dead_letters(body.task, body.fingerprint, body.to)
+    return {"changed": await web_of(request).database.run(caller.operating, call, writes=True)}
+
+
+@router.post("/dead-letters/comment", summary="Comment on dead letters", response_model=Said)
+async def comment_dead_letters(request: Request, caller: Operator, body: Commenting) -> Any:
+    """Kept with the kind of failure, and in the audit log."""
+    call = calls.comment_dead_letters(body.task, body.fingerprint, body.comment, body.job)
+    return {"id": await web_of(request).database.run(caller.operating, call, writes=True)}
+
+
+# ---------------------------------------------------------------- dealing with them
 
 
 async def _ids(request: Request, caller: Operator, body: Chosen) -> list[UUID]:

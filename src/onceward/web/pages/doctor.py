@@ -19,7 +19,7 @@ from onceward import calls, connecting, contrib, doctor, doctor_calls, jsonsafe
 from onceward.calls import Call
 from onceward.doctor import Finding
 from onceward.doctor_calls import Reach
-from onceward.web import layout
+from onceward.web import layout, tables
 from onceward.web.context import identity_of, web_of
 
 T = TypeVar("T")
@@ -56,10 +56,20 @@ def _examine(dsn: str) -> list[Finding]:
         return sorted(doctor.examine(look), key=lambda finding: _WORST_FIRST[finding.status])
 
 
-async def show(request: Request) -> Response:
-    # It tells of the server as a whole: other sessions, other tenants' counts.
+def _check_sees_all(request: Request) -> None:
+    """It tells of the server as a whole: other sessions, other tenants' counts."""
     if identity_of(request).tenant is not None:
         raise HTTPException(403, "the doctor looks at the whole server, and you are bound to one tenant")
+
+
+async def as_csv(request: Request) -> Response:
+    _check_sees_all(request)
+    findings = await asyncio.to_thread(_examine, web_of(request).database.dsn)
+    return tables.csv_of("doctor", Finding, findings)
+
+
+async def show(request: Request) -> Response:
+    _check_sees_all(request)
     web = web_of(request)
     async with web.database.acting(identity_of(request)) as db:
         shown = await layout.frame(db)
@@ -71,4 +81,4 @@ async def show(request: Request) -> Response:
     )  # fmt: skip
 
 
-ROUTES = [Route("/doctor", show)]
+ROUTES = [Route("/doctor", show), Route("/doctor.csv", as_csv)]

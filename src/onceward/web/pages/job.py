@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass
 from uuid import UUID
 
@@ -11,9 +12,10 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from onceward import calls, jsonsafe
-from onceward.errors import InvalidArgument, UnknownJob
-from onceward.model import JobInfo, Json
-from onceward.web import graph, jsonview, layout, timeline
+from onceward.errors import InvalidArgument, UnknownJob, WrongState
+from onceward.model import DeliveryInfo, EventInfo, JobInfo, Json, StepInfo
+from onceward.web import graph, jsonview, layout, tables, timeline
+from onceward.web.care import Care, assigning, care_of, people_for
 from onceward.web.context import identity_of, web_of
 from onceward.web.database import Acting
 from onceward.web.forms import read_form
@@ -23,6 +25,8 @@ from onceward.web.layout import Flash
 MOST_JOBS = 300
 # Of the audit log; the rest is a link away.
 MOST_ENTRIES = 30
+# Deliveries it has asked for and events it has emitted, each.
+MOST_MADE = 50
 REQUEUED_FROM = frozenset({"dead_letter", "cancelled", "resolved"})
 
 
@@ -69,9 +73,13 @@ def actions(job: JobInfo) -> list[Action]:
 
 async def show(request: Request) -> Response:
     job_id, who = job_id_of(request), identity_of(request)
+    people = await people_for(request)
     async with web_of(request).database.acting(who) as db:
         shown = await layout.frame(db)
         job = await _found(db, job_id)
+        care = await _care(db, job, people)
+        made = await db.run(calls.deliveries_of(job_id, MOST_MADE + 1))
+        emitted = await db.run(calls.events_of(job_id, MOST_MADE + 1))
         attempts = await db.run(calls.attempts(job_id))
         steps = await db.run(calls.steps(job_id))
         edits = await db.run(calls.payload_edits(job_id))
@@ -86,12 +94,72 @@ async def show(request: Request) -> Response:
         job=job, attempts=attempts, steps=steps, edits=edits, delivery=delivery, drawn=drawn, why=why,
         too_many=len(together) > MOST_JOBS, audited=audited[-MOST_ENTRIES:], audited_count=len(audited),
         bars=timeline.bars(job, attempts, steps, shown.now), ended=timeline.end_of(job, attempts, shown.now), actions=actions(job),
+        care=care, made=made[:MOST_MADE], emitted=emitted[:MOST_MADE], awaited=awaited(steps),
+        more_made=len(made) > MOST_MADE, more_emitted=len(emitted) > MOST_MADE,
         worker=next((worker for worker in workers if worker.id == job.worker_id), None),
         workers={worker.id: worker for worker in workers},
     )  # fmt: skip
 
 
+async def steps_csv(request: Request) -> Response:
+    found = await web_of(request).database.run(identity_of(request), calls.steps(job_id_of(request)))
+    return tables.csv_of("steps", StepInfo, found, without=("result", "error"))
+
+
+async def deliveries_csv(request: Request) -> Response:
+    call = calls.deliveries_of(job_id_of(request), tables.MOST_ROWS)
+    found = await web_of(request).database.run(identity_of(request), call)
+    return tables.csv_of("deliveries", DeliveryInfo, found)
+
+
+async def events_csv(request: Request) -> Response:
+    call = calls.events_of(job_id_of(request), tables.MOST_ROWS)
+    found = await web_of(request).database.run(identity_of(request), call)
+    return tables.csv_of("events", EventInfo, found, without=("payload",))
+
+
+def fingerprint_of(job: JobInfo) -> str | None:
+    found = job.last_error.get("fingerprint") if isinstance(job.last_error, dict) else None
+    return found if isinstance(found, str) else None
+
+
+async def _care(db: Acting, job: JobInfo, people: Sequence[str]) -> Care | None:
+    """Of what it died of; when it lives again, as long as there is something to read."""
+    if job.last_error is None:
+        return None
+    care = await care_of(db, job.task, fingerprint_of(job), people)
+    return care if job.state == "dead_letter" or care.comments else None
+
+
+def awaited(steps: Sequence[StepInfo]) -> list[StepInfo]:
+    """The events that it waits for, or has waited for."""
+    return [step for step in steps if step.kind == "event"]
+
+
 # ---------------------------------------------------------------- acting
+
+
+async def _dead(request: Request) -> JobInfo:
+    async with web_of(request).database.acting(identity_of(request)) as db:
+        job = await _found(db, job_id_of(request))
+    if job.state != "dead_letter":
+        raise WrongState(f"job {job.id} is no dead letter any more", detail=f"It is {job.state}.")
+    return job
+
+
+async def assign(request: Request) -> Response:
+    """Who looks after it and all that fail alike."""
+    form, job = await read_form(request), await _dead(request)
+    call, said = assigning(form, job.task, fingerprint_of(job))
+    await web_of(request).database.run(identity_of(request), call, writes=True)
+    return layout.back(request, f"/jobs/{job.id}", Flash(said))
+
+
+async def comment(request: Request) -> Response:
+    form, job = await read_form(request), await _dead(request)
+    call = calls.comment_dead_letters(job.task, fingerprint_of(job), form.raw("comment"), job.id)
+    await web_of(request).database.run(identity_of(request), call, writes=True)
+    return layout.back(request, f"/jobs/{job.id}", Flash("Said"))
 
 
 async def ask_requeue(request: Request) -> Response:
@@ -196,6 +264,9 @@ async def run_now(request: Request) -> Response:
 
 ROUTES = [
     Route("/jobs/{id}", show),
+    Route("/jobs/{id}/steps.csv", steps_csv),
+    Route("/jobs/{id}/deliveries.csv", deliveries_csv),
+    Route("/jobs/{id}/events.csv", events_csv),
     Route("/jobs/{id}/requeue", ask_requeue),
     Route("/jobs/{id}/requeue", requeue, methods=["POST"]),
     Route("/jobs/{id}/cancel", ask),
@@ -203,4 +274,6 @@ ROUTES = [
     Route("/jobs/{id}/resolve", ask),
     Route("/jobs/{id}/resolve", resolve, methods=["POST"]),
     Route("/jobs/{id}/run-now", run_now, methods=["POST"]),
+    Route("/jobs/{id}/assign", assign, methods=["POST"]),
+    Route("/jobs/{id}/comment", comment, methods=["POST"]),
 ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, get_args
 from urllib.parse import quote
@@ -16,15 +17,27 @@ from onceward.calls import Call, browsing
 from onceward.errors import InvalidArgument
 from onceward.model import LaneInfo
 from onceward.model_audit import AuditFilter
-from onceward.model_limits import BoundOver
+from onceward.model_limits import BoundInfo, BoundOver, ShareInfo
 from onceward.web import layout, reading, tables
 from onceward.web.context import identity_of, web_of
-from onceward.web.forms import read_form
+from onceward.web.forms import Form, read_form
 from onceward.web.layout import Flash
-from onceward.web.pages.overview import lane_lines
+from onceward.web.pages.overview import LaneLine, lane_lines
+from onceward.web.query import query_of
+from onceward.web.sorting import Columns, sorting
 
 OVER: tuple[str, ...] = get_args(BoundOver)
 # What of the lane goes into the audit log.
+COLUMNS: Columns[LaneLine] = {
+    "name": lambda line: line.lane.name,
+    "ready": lambda line: line.lane.ready,
+    "running": lambda line: line.lane.running,
+    "scheduled": lambda line: line.lane.scheduled,
+    "blocked": lambda line: line.lane.blocked,
+    "dead": lambda line: line.lane.dead_letter,
+    # The oldest is what has waited longest.
+    "oldest": lambda line: line.lane.oldest_ready_at,
+}
 MODES = {"ends": "how jobs end", "all": "every transition of every job"}
 CHANGES = 20
 
@@ -37,10 +50,11 @@ async def lanes(request: Request) -> Response:
         workers = [worker for worker in await db.run(calls.workers()) if worker.state == "live"]
         why = {each.lane: each for each in await db.run(calls.explain_lane(None))}
         bounds = await db.run(calls.bounds())
-    lines = lane_lines(found, activity, shown.now)
+    order = sorting(query_of(request), COLUMNS, "name")
+    lines = order.sorted(lane_lines(found, activity, shown.now))
     return layout.render(
         request, "pages/lanes.html", shown,
-        lines=lines, busiest=max((point.done for line in lines for point in line.points), default=0),
+        sorting=order, lines=lines, busiest=max((point.done for line in lines for point in line.points), default=0),
         serving={lane.name: [worker for worker in workers if lane.name in worker.lanes] for lane in found},
         why=why, address=address, above={bound.lane: bound.reason for bound in bounds if bound.reason},
     )  # fmt: skip
@@ -78,6 +92,18 @@ async def as_csv(request: Request) -> Response:
     return tables.csv_of("lanes", LaneInfo, found)
 
 
+async def bounds_csv(request: Request) -> Response:
+    call = calls.bounds(request.path_params["name"])
+    found = await web_of(request).database.run(identity_of(request), call)
+    return tables.csv_of("bounds", BoundInfo, found)
+
+
+async def shares_csv(request: Request) -> Response:
+    call = calls.shares(request.path_params["name"])
+    found = await web_of(request).database.run(identity_of(request), call)
+    return tables.csv_of("shares", ShareInfo, found)
+
+
 def _check_shared(request: Request) -> None:
     if not identity_of(request).acts_for_all:
         raise HTTPException(403, "lanes are shared by all tenants, and you are bound to one")
@@ -99,6 +125,63 @@ async def resume(request: Request) -> Response:
     return layout.back(
         request, "/lanes", Flash(f"Lane {name} is open" if changed else f"Lane {name} was not paused")
     )
+
+
+@dataclass(frozen=True, slots=True)
+class Draft:
+    """The form of a new lane as it was filled in."""
+
+    name: str = ""
+    max_payload: str = "256KiB"
+    max_result: str = "256KiB"
+    max_wait: str = "5m"
+    fair: str = "1"
+
+    @staticmethod
+    def of(form: Form) -> Draft:
+        return Draft(**{name: form.text(name) for name in Draft.__slots__})
+
+
+async def new(request: Request) -> Response:
+    return await layout.page(request, "pages/lane_new.html", draft=Draft(), problem=None)
+
+
+async def add(request: Request) -> Response:
+    """A lane that is there already is not changed by a form that meant a new one."""
+    _check_shared(request)
+    draft = Draft.of(await read_form(request))
+    problem = None
+    try:
+        wait = reading.duration_or_none("the longest wait", draft.max_wait)
+        call = calls.add_lane(
+            draft.name,
+            max_payload_bytes=reading.size_or_none("the size of payloads", draft.max_payload),
+            max_result_bytes=reading.size_or_none("the size of results", draft.max_result),
+            fair=bool(draft.fair),
+            max_wait=wait or timedelta(0),
+        )
+        async with web_of(request).database.acting(identity_of(request), writes=True) as db:
+            if draft.name in await db.run(browsing.lane_names()):
+                problem = f"lane {draft.name} is there already"
+            else:
+                await db.run(call)
+    except InvalidArgument as error:
+        problem = error.message
+    if problem is not None:
+        return await layout.page(request, "pages/lane_new.html", 400, draft=draft, problem=problem)
+    return layout.back(request, address(draft.name), Flash(f"Lane {draft.name} is made"))
+
+
+async def set_caps(request: Request) -> Response:
+    """How large payloads and results may be."""
+    _check_shared(request)
+    form, name = await read_form(request), request.path_params["name"]
+    call = calls.add_lane(
+        name,
+        max_payload_bytes=reading.size_or_none("the size of payloads", form.text("max_payload")),
+        max_result_bytes=reading.size_or_none("the size of results", form.text("max_result")),
+    )
+    return await _changed(request, call)
 
 
 async def set_turns(request: Request) -> Response:
@@ -163,9 +246,14 @@ async def _changed(request: Request, call: Call[Any]) -> Response:
 ROUTES = [
     Route("/lanes", lanes),
     Route("/lanes.csv", as_csv),
+    Route("/new-lane", new),
+    Route("/new-lane", add, methods=["POST"]),
     Route("/lanes/{name}", show),
+    Route("/lanes/{name}/bounds.csv", bounds_csv),
+    Route("/lanes/{name}/shares.csv", shares_csv),
     Route("/lanes/{name}/pause", pause, methods=["POST"]),
     Route("/lanes/{name}/resume", resume, methods=["POST"]),
+    Route("/lanes/{name}/caps", set_caps, methods=["POST"]),
     Route("/lanes/{name}/turns", set_turns, methods=["POST"]),
     Route("/lanes/{name}/share", set_share, methods=["POST"]),
     Route("/lanes/{name}/bound", set_bound, methods=["POST"]),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -17,18 +18,24 @@ from onceward import calls
 from onceward.calls import browsing
 from onceward.errors import InvalidArgument, OncewardError, UnknownLimit, shown
 from onceward.model_audit import AuditFilter
-from onceward.model_limits import Limit, LimitInfo
+from onceward.model_limits import Limit, LimitInfo, LimitLevel
 from onceward.model_web import LimitQueues
 from onceward.web import layout, reading, tables, words
+from onceward.web.charts import LevelPoint
 from onceward.web.context import identity_of, web_of
 from onceward.web.database import Acting
 from onceward.web.forms import Form, read_form
 from onceward.web.layout import Flash
 from onceward.web.query import PAGE, query_of
+from onceward.web.sorting import Columns, sorting
 
 STATES = ("open", "waiting", "paused")
 OVER = ("accept", "defer")
 CHANGES = 20
+# Of what is kept minute by minute: shown for one limit, and beside each in the list.
+DAY, HOUR = timedelta(days=1), timedelta(hours=1)
+# Points of the chart of a day: the lowest level and the longest line of each.
+POINTS = 96
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +48,13 @@ class Line:
     # Keys that have no room now.
     without_room: int
     waiting: int
+
+
+COLUMNS: Columns[Line] = {
+    "name": lambda line: line.limit.name,
+    "state": lambda line: STATES.index(line.state),
+    "waiting": lambda line: line.waiting,
+}
 
 
 def state_of(info: LimitInfo, now: datetime) -> str:
@@ -75,22 +89,40 @@ async def limits(request: Request) -> Response:
         shown_ = await layout.frame(db)
         found = await db.run(calls.limits())
         queues = await db.run(browsing.limit_queues())
+        history = await db.run(calls.limit_history(shown_.now - HOUR))
+    levels: dict[str, list[LimitLevel]] = defaultdict(list)
+    for each in history:
+        levels[each.name].append(each)
     lines = [
         line
         for line in lines_of(found, queues, shown_.now)
         if (not wanted or line.state in wanted) and (not part or part.lower() in line.limit.name.lower())
     ]
-    rest = [line for line in lines if after is None or line.limit.name > after]
+    order = sorting(query, COLUMNS, "name")
+    lines = order.sorted(lines)
+    # After the one that the page before has ended with; if that is gone, from the beginning.
+    names = [line.limit.name for line in lines]
+    rest = lines[names.index(after) + 1 :] if after in names else lines
     return layout.render(
         request, "pages/limits.html", shown_,
         query=query, lines=rest[:PAGE], count=len(lines), states=STATES, chosen=wanted, part=part or "", address=address,
-        following=rest[PAGE - 1].limit.name if len(rest) > PAGE else None, is_part=queues.is_part,
+        following=rest[PAGE - 1].limit.name if len(rest) > PAGE else None, is_part=queues.is_part, levels=levels, sorting=order,
     )  # fmt: skip
 
 
 async def as_csv(request: Request) -> Response:
-    found = await web_of(request).database.run(identity_of(request), calls.limits())
+    """One line per key; of one limit, when the address names it."""
+    call = calls.limits(query_of(request).text("limit"))
+    found = await web_of(request).database.run(identity_of(request), call)
     return tables.csv_of("limits", LimitInfo, found)
+
+
+async def history_csv(request: Request) -> Response:
+    name = request.path_params["name"]
+    async with web_of(request).database.acting(identity_of(request)) as db:
+        now = await db.run(calls.now())
+        found = await db.run(calls.limit_history(now - timedelta(days=30), name))
+    return tables.csv_of("limit-history", LimitLevel, found[-tables.MOST_ROWS :])
 
 
 async def _found(db: Acting, request: Request) -> list[LimitInfo]:
@@ -109,6 +141,7 @@ async def show(request: Request) -> Response:
         found = await _found(db, request)
         name = found[0].name
         queues = await db.run(browsing.limit_queues())
+        history = await db.run(calls.limit_history(shown_.now - DAY, name))
         # What was done to it is about what all tenants share.
         changes = []
         if who.tenant is None:
@@ -121,8 +154,23 @@ async def show(request: Request) -> Response:
         request, "pages/limit.html", shown_,
         query=query, limit=found[0], line=line, keys=rest[:PAGE], count=len(keys), part=part or "", queues=queues,
         sentence=sentence_of(line, queues, shown_.now), changes=changes, address=address, state_of=state_of,
-        following=rest[PAGE - 1].key if len(rest) > PAGE else None,
+        following=rest[PAGE - 1].key if len(rest) > PAGE else None, history=series(history),
     )  # fmt: skip
+
+
+def series(history: Sequence[LimitLevel]) -> list[LevelPoint]:
+    """The minutes in groups, each as bad as its worst."""
+    size = max(1, -(-len(history) // POINTS))
+    groups = [history[i : i + size] for i in range(0, len(history), size)]
+    return [
+        LevelPoint(
+            f"{group[0].at:%H:%M}",
+            min(each.level for each in group),
+            max(each.waiting for each in group),
+            any(each.paused for each in group),
+        )
+        for group in groups
+    ]
 
 
 def sentence_of(line: Line, queues: LimitQueues, now: datetime) -> str:
@@ -300,6 +348,7 @@ async def drop(request: Request) -> Response:
 ROUTES = [
     Route("/limits", limits),
     Route("/limits.csv", as_csv),
+    Route("/limits/history.csv/{name:path}", history_csv),
     Route("/limits/new", edit),
     Route("/limits/new", save, methods=["POST"]),
     Route("/limits/of/{name:path}", show),

@@ -20,6 +20,7 @@ from onceward.web.database import Acting
 from onceward.web.forms import Form, read_form
 from onceward.web.layout import Flash
 from onceward.web.query import query_of
+from onceward.web.sorting import Columns, sorting
 
 STATES = ("firing", "error", "ok", "unknown", "disabled")
 PLACES = (("/monitors", "Monitors"), ("/channels", "Channels"))
@@ -31,6 +32,14 @@ SPANS = ("every", "hold_for", "clear_after", "timeout")
 
 def state_of(monitor: MonitorInfo) -> str:
     return (monitor.last_status or "unknown") if monitor.enabled else "disabled"
+
+
+COLUMNS: Columns[MonitorInfo] = {
+    "name": lambda monitor: monitor.name,
+    "state": lambda monitor: STATES.index(state_of(monitor)),
+    "every": lambda monitor: monitor.every,
+    "ran": lambda monitor: monitor.last_run_at,
+}
 
 
 def address(name: str, action: str = "of") -> str:
@@ -51,9 +60,10 @@ async def monitors(request: Request) -> Response:
         for monitor in found
         if (not wanted or state_of(monitor) in wanted) and (not part or part.lower() in monitor.name.lower())
     ]
+    order = sorting(query, COLUMNS, "name")
     return layout.render(
         request, "pages/monitors.html", shown_,
-        query=query, monitors=found, states=STATES, chosen=wanted, part=part or "", alerts=alerts, address=address,
+        sorting=order, query=query, monitors=order.sorted(found), states=STATES, chosen=wanted, part=part or "", alerts=alerts, address=address,
         state_of=state_of, places=PLACES, nobody_is_told=not channels,
     )  # fmt: skip
 

@@ -44,9 +44,8 @@ async def overview(request: Request) -> Response:
         groups = (
             await db.run(calls.dead_letter_groups(JobFilter(limit=4))) if shown.counts["dead_letters"] else []
         )
-        alerts = (
-            await db.run(calls.alerts(states=("open",), limit=MOST_ALERTS)) if shown.counts["alerts"] else []
-        )
+        alerts = await db.run(calls.alerts(states=("open",), limit=100)) if shown.counts["alerts"] else []
+        alerts = [alert for alert in alerts if alert.silenced_until is None][:MOST_ALERTS]
         limits = await db.run(calls.limits())
     by_minute = per_minute(activity, shown.now)
     done, failed = sum(point.done for point in by_minute), sum(point.failed for point in by_minute)

@@ -13,31 +13,48 @@ from starlette.routing import Route
 from onceward import calls, jsonsafe
 from onceward.calls import browsing
 from onceward.errors import InvalidArgument, OncewardError, UnknownSchedule
-from onceward.model_schedules import NextTick, ScheduleInfo
+from onceward.model_schedules import NextTick, ScheduleInfo, TickInfo
 from onceward.web import jsonview, layout, tables
 from onceward.web.context import identity_of, web_of
 from onceward.web.database import Acting
 from onceward.web.forms import Form, read_form
 from onceward.web.layout import Flash
 from onceward.web.pages.job import read_payload
+from onceward.web.query import query_of
+from onceward.web.sorting import Columns, sorting
 
 MISSED, OVERLAP = ("latest", "none", "all"), ("skip", "queue", "allow")
 TICKS = 10
+
+
+COLUMNS: Columns[ScheduleInfo] = {
+    "name": lambda schedule: (schedule.name, schedule.tenant),
+    "task": lambda schedule: schedule.task,
+    "next": lambda schedule: schedule.next_at,
+}
 
 
 async def schedules(request: Request) -> Response:
     async with web_of(request).database.acting(identity_of(request)) as db:
         shown = await layout.frame(db)
         found = await db.run(calls.schedules())
+    order = sorting(query_of(request), COLUMNS, "name")
     return layout.render(
         request, "pages/schedules.html", shown,
-        schedules=found, address=address, tenants=any(schedule.tenant != "default" for schedule in found),
+        sorting=order, schedules=order.sorted(found), address=address, tenants=any(schedule.tenant != "default" for schedule in found),
     )  # fmt: skip
 
 
 async def as_csv(request: Request) -> Response:
     found = await web_of(request).database.run(identity_of(request), calls.schedules())
     return tables.csv_of("schedules", ScheduleInfo, found, without=("payload", "retry"))
+
+
+async def ticks_csv(request: Request) -> Response:
+    async with web_of(request).database.acting(identity_of(request)) as db:
+        schedule = await _found(db, request)
+        found = await db.run(calls.ticks(schedule.id, limit=tables.MOST_ROWS))
+    return tables.csv_of("ticks", TickInfo, found)
 
 
 def address(schedule: ScheduleInfo, action: str = "") -> str:
@@ -224,6 +241,7 @@ ROUTES = [
     Route("/schedules/new", edit),
     Route("/schedules/new", save, methods=["POST"]),
     Route(_ONE, show),
+    Route(f"{_ONE}/ticks.csv", ticks_csv),
     Route(f"{_ONE}/edit", edit),
     Route(f"{_ONE}/edit", save, methods=["POST"]),
     Route(f"{_ONE}/pause", pause, methods=["POST"]),

@@ -66,8 +66,12 @@ if (preview) {
 }
 
 for (const hidden of document.querySelectorAll("[data-needs-script]")) hidden.hidden = false;
-// On a phone the navigation is a row that scrolls.
-document.querySelector(".nav [aria-current]")?.scrollIntoView({ block: "nearest", inline: "center" });
+// A page that is come back to shows itself, and not the menu that led away from it.
+addEventListener("pageshow", () => {
+  const box = document.getElementById("nav-box");
+  if (box) box.checked = false;
+});
+document.querySelector(".nav [aria-current]")?.scrollIntoView({ block: "nearest" });
 showTimes();
 handleKeys();
 followLive();

@@ -24,20 +24,23 @@ function say(state) {
   }
 }
 
-// Whoever is typing, choosing or reading inside a part keeps it as it is.
-const inUse = (part) => part.contains(document.activeElement) && document.activeElement.matches("input, textarea, select");
+// Whoever is typing or choosing inside a part keeps it as it is, also while they look elsewhere: what was typed is theirs.
+const isTyped = (field) => field.type !== "hidden" && field.value !== field.defaultValue;
+const inUse = (part) =>
+  (part.contains(document.activeElement) && document.activeElement.matches("input, textarea, select")) ||
+  [...part.querySelectorAll("input, textarea")].some(isTyped);
 
 function exchange(page) {
   for (const part of document.querySelectorAll("[data-live]")) {
     const fresh = page.querySelector(`[data-live="${CSS.escape(part.dataset.live)}"]`);
     if (!fresh || fresh.isEqualNode(part.served ?? part) || inUse(part)) continue;
-    const open = new Set([...part.querySelectorAll("details[open][id]")].map((each) => each.id));
+    const open = new Map([...part.querySelectorAll("details[id]")].map((each) => [each.id, each.open]));
     const served = fresh.cloneNode(true);
     const before = new Map([...part.querySelectorAll("[data-glow]")].map((each) => [each.dataset.glow, each.textContent]));
     const focused = part.contains(document.activeElement) ? document.activeElement.getAttribute("href") : null;
     part.replaceWith(fresh);
     fresh.served = served;
-    for (const id of open) fresh.querySelector(`#${CSS.escape(id)}`)?.setAttribute("open", "");
+    for (const each of fresh.querySelectorAll("details[id]")) if (open.has(each.id)) each.open = open.get(each.id);
     for (const each of fresh.querySelectorAll("[data-glow]")) {
       const old = before.get(each.dataset.glow);
       if (old !== undefined && old !== each.textContent) each.classList.add("glow");
