@@ -25,6 +25,7 @@ create or replace function onceward.find_jobs(
   set search_path = pg_catalog, pg_temp
   rows 50
 as $$
+  select onceward.check_limit(p_limit), onceward.check_limit(p_scan);
   select f.id, f.tenant, f.lane, f.task, f.state, f.priority, f.attempt, f.max_attempts, f.created_at, f.run_at, f.started_at,
          f.finished_at, f.key, f.last_error ->> 'type', f.last_error ->> 'message', f.note
     from (
@@ -76,6 +77,7 @@ create or replace function onceward.count_found(
   language sql stable
   set search_path = pg_catalog, pg_temp
 as $$
+  select onceward.check_limit(p_scan);
   select count(*) filter (where (p_states is null or f.state = any (p_states))
                             and (p_lane is null or f.lane = p_lane)
                             and (p_task is null or f.task = p_task)
@@ -113,6 +115,7 @@ create or replace function onceward.scan_end(
   language sql stable
   set search_path = pg_catalog, pg_temp
 as $$
+  select onceward.check_limit(p_scan);
   select f.id
     from (
       (select j.id from onceward.job_private as j
@@ -128,7 +131,7 @@ as $$
         order by a.id desc limit p_scan)
     ) as f
    order by f.id desc
-  offset greatest(p_scan - 1, 0) limit 1
+  offset p_scan - 1 limit 1
 $$;
 comment on function onceward.scan_end(text[], timestamptz, timestamptz, uuid, integer) is
   'The last job that onceward.find_jobs looks at when it stops for having looked at p_scan of them; null when it reaches the end.';
@@ -155,11 +158,18 @@ create or replace function onceward.activity(p_minutes integer default 60, p_pag
   set search_path = pg_catalog, pg_temp
 as $$
 declare
-  v_from  timestamptz := date_trunc('minute', onceward.now()) - make_interval(mins => p_minutes - 1);
+  v_from  timestamptz;
   v_first uuid := onceward.id_at(onceward.now() - interval '25 hours');
   v_ended real;
   v_tries real;
 begin
+  if p_minutes is null or p_minutes not between 1 and 1440 then
+    perform onceward.bad_argument('minutes', p_minutes::text, 'must be between 1 and 1440');
+  end if;
+  if p_pages is null or p_pages not between 1 and 1000000 then
+    perform onceward.bad_argument('pages', p_pages::text, 'must be between 1 and 1000000');
+  end if;
+  v_from := date_trunc('minute', onceward.now()) - make_interval(mins => p_minutes - 1);
   select least(100, 100.0 * p_pages / greatest(sum(pg_relation_size(i.inhrelid)) filter (where c.relname like 'archive%') / 8192, 1)),
          least(100, 100.0 * p_pages / greatest(sum(pg_relation_size(i.inhrelid)) filter (where c.relname like 'attempt%') / 8192, 1))
     into v_ended, v_tries
