@@ -1,5 +1,5 @@
 -- Looking for jobs among millions, within a bounded time.  These run with the rights of the caller, so that row-level
--- security decides what is seen.
+-- security decides what is seen.  Numbers that make no sense find nothing.
 -- A search goes from the newest job back and looks at p_scan jobs at most; scan_end says where it stopped, and the next
 -- search goes on from there.  What is looked at is bounded, so a filter that hardly anything matches costs no more than one
 -- that everything does, and no index has to be kept for it by those who enqueue and finish.
@@ -25,7 +25,6 @@ create or replace function onceward.find_jobs(
   set search_path = pg_catalog, pg_temp
   rows 50
 as $$
-  select onceward.check_limit(p_limit), onceward.check_limit(p_scan);
   select f.id, f.tenant, f.lane, f.task, f.state, f.priority, f.attempt, f.max_attempts, f.created_at, f.run_at, f.started_at,
          f.finished_at, f.key, f.last_error ->> 'type', f.last_error ->> 'message', f.note
     from (
@@ -36,7 +35,7 @@ as $$
         where (p_states is null or p_states && array['scheduled', 'ready', 'running', 'blocked', 'dead_letter'])
           and j.id >= coalesce(onceward.id_at(p_since), '00000000-0000-0000-0000-000000000000')
           and j.id < least(p_before, onceward.id_at(p_until), 'ffffffff-ffff-ffff-ffff-ffffffffffff')
-        order by j.id desc limit p_scan)
+        order by j.id desc limit greatest(p_scan, 0))
       union all
       (select a.id, a.tenant, a.lane, a.task, a.state, a.priority, a.attempt, a.max_attempts, a.created_at, a.run_at, a.started_at,
               a.finished_at, a.key, a.last_error, a.finish_note
@@ -44,8 +43,8 @@ as $$
         where (p_states is null or p_states && array['done', 'cancelled', 'resolved'])
           and a.id >= coalesce(onceward.id_at(p_since), '00000000-0000-0000-0000-000000000000')
           and a.id < least(p_before, onceward.id_at(p_until), 'ffffffff-ffff-ffff-ffff-ffffffffffff')
-        order by a.id desc limit p_scan)
-      order by id desc limit p_scan
+        order by a.id desc limit greatest(p_scan, 0))
+      order by id desc limit greatest(p_scan, 0)
     ) as f
    where (p_states is null or f.state = any (p_states))
      and (p_lane is null or f.lane = p_lane)
@@ -55,7 +54,7 @@ as $$
      and (p_fingerprint is null or f.last_error ->> 'fingerprint' = p_fingerprint)
      and (p_error is null or strpos(lower(f.last_error ->> 'message'), lower(p_error)) > 0)
    order by f.id desc
-   limit p_limit
+   limit greatest(p_limit, 0)
 $$;
 comment on function onceward.find_jobs(text[], text, text, text, text, text, text, timestamptz, timestamptz, uuid, integer, integer) is
   'Jobs that match, newest first, without payloads and results.  Looks at p_scan jobs at most; onceward.scan_end tells where it stopped.';
@@ -77,7 +76,6 @@ create or replace function onceward.count_found(
   language sql stable
   set search_path = pg_catalog, pg_temp
 as $$
-  select onceward.check_limit(p_scan);
   select count(*) filter (where (p_states is null or f.state = any (p_states))
                             and (p_lane is null or f.lane = p_lane)
                             and (p_task is null or f.task = p_task)
@@ -91,14 +89,14 @@ as $$
         where (p_states is null or p_states && array['scheduled', 'ready', 'running', 'blocked', 'dead_letter'])
           and j.id >= coalesce(onceward.id_at(p_since), '00000000-0000-0000-0000-000000000000')
           and j.id < least(onceward.id_at(p_until), 'ffffffff-ffff-ffff-ffff-ffffffffffff')
-        order by j.id desc limit p_scan)
+        order by j.id desc limit greatest(p_scan, 0))
       union all
       (select a.id, a.tenant, a.lane, a.task, a.state, a.key, a.last_error from onceward.archive_private as a
         where (p_states is null or p_states && array['done', 'cancelled', 'resolved'])
           and a.id >= coalesce(onceward.id_at(p_since), '00000000-0000-0000-0000-000000000000')
           and a.id < least(onceward.id_at(p_until), 'ffffffff-ffff-ffff-ffff-ffffffffffff')
-        order by a.id desc limit p_scan)
-      order by id desc limit p_scan
+        order by a.id desc limit greatest(p_scan, 0))
+      order by id desc limit greatest(p_scan, 0)
     ) as f
 $$;
 comment on function onceward.count_found(text[], text, text, text, text, text, text, timestamptz, timestamptz, integer) is
@@ -115,23 +113,22 @@ create or replace function onceward.scan_end(
   language sql stable
   set search_path = pg_catalog, pg_temp
 as $$
-  select onceward.check_limit(p_scan);
   select f.id
     from (
       (select j.id from onceward.job_private as j
         where (p_states is null or p_states && array['scheduled', 'ready', 'running', 'blocked', 'dead_letter'])
           and j.id >= coalesce(onceward.id_at(p_since), '00000000-0000-0000-0000-000000000000')
           and j.id < least(p_before, onceward.id_at(p_until), 'ffffffff-ffff-ffff-ffff-ffffffffffff')
-        order by j.id desc limit p_scan)
+        order by j.id desc limit greatest(p_scan, 0))
       union all
       (select a.id from onceward.archive_private as a
         where (p_states is null or p_states && array['done', 'cancelled', 'resolved'])
           and a.id >= coalesce(onceward.id_at(p_since), '00000000-0000-0000-0000-000000000000')
           and a.id < least(p_before, onceward.id_at(p_until), 'ffffffff-ffff-ffff-ffff-ffffffffffff')
-        order by a.id desc limit p_scan)
+        order by a.id desc limit greatest(p_scan, 0))
     ) as f
    order by f.id desc
-  offset p_scan - 1 limit 1
+  offset greatest(p_scan, 1) - 1 limit 1
 $$;
 comment on function onceward.scan_end(text[], timestamptz, timestamptz, uuid, integer) is
   'The last job that onceward.find_jobs looks at when it stops for having looked at p_scan of them; null when it reaches the end.';
@@ -158,20 +155,13 @@ create or replace function onceward.activity(p_minutes integer default 60, p_pag
   set search_path = pg_catalog, pg_temp
 as $$
 declare
-  v_from  timestamptz;
+  v_from  timestamptz := date_trunc('minute', onceward.now()) - make_interval(mins => least(greatest(p_minutes, 1), 1440) - 1);
   v_first uuid := onceward.id_at(onceward.now() - interval '25 hours');
   v_ended real;
   v_tries real;
 begin
-  if p_minutes is null or p_minutes not between 1 and 1440 then
-    perform onceward.bad_argument('minutes', p_minutes::text, 'must be between 1 and 1440');
-  end if;
-  if p_pages is null or p_pages not between 1 and 1000000 then
-    perform onceward.bad_argument('pages', p_pages::text, 'must be between 1 and 1000000');
-  end if;
-  v_from := date_trunc('minute', onceward.now()) - make_interval(mins => p_minutes - 1);
-  select least(100, 100.0 * p_pages / greatest(sum(pg_relation_size(i.inhrelid)) filter (where c.relname like 'archive%') / 8192, 1)),
-         least(100, 100.0 * p_pages / greatest(sum(pg_relation_size(i.inhrelid)) filter (where c.relname like 'attempt%') / 8192, 1))
+  select least(100, 100.0 * greatest(p_pages, 1) / greatest(sum(pg_relation_size(i.inhrelid)) filter (where c.relname like 'archive%') / 8192, 1)),
+         least(100, 100.0 * greatest(p_pages, 1) / greatest(sum(pg_relation_size(i.inhrelid)) filter (where c.relname like 'attempt%') / 8192, 1))
     into v_ended, v_tries
     from pg_inherits as i join pg_class as c on c.oid = i.inhrelid
    where i.inhparent in ('onceward.archive_private'::regclass, 'onceward.attempt_private'::regclass)
