@@ -12,7 +12,7 @@ import asyncio
 import re
 import time
 from collections.abc import AsyncIterator, Iterator, Mapping
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager, contextmanager, suppress
 from datetime import UTC, datetime, timedelta
 from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING
@@ -32,6 +32,8 @@ __all__ = [
 A_MINUTE = timedelta(minutes=1)
 # When the provider does not say how long to wait.
 DEFAULT_WAIT = timedelta(seconds=30)
+# A reset further away is a slip, or another calendar.
+LONGEST_WAIT = timedelta(days=31)
 # Spelled as providers do: 1m30s, 250ms, 12.5.
 _DURATION = re.compile(r"^(?:(\d+)d)?(?:(\d+)h)?(?:(\d+)m(?!s))?(?:(\d+(?:\.\d+)?)s)?(?:(\d+(?:\.\d+)?)ms)?$")
 
@@ -55,7 +57,7 @@ def use(
 
 
 def retry_after(headers: Mapping[str, str], *, now: datetime | None = None) -> timedelta | None:
-    """How long a provider asks to wait: `retry-after-ms`, `Retry-After` (seconds or a date), or `x-ratelimit-reset-*`."""
+    """How long a provider asks to wait: `retry-after-ms`, `Retry-After` (seconds or a date), or as `exhausted` says."""
     found = {name.lower(): value.strip() for name, value in headers.items()}
     if (milliseconds := _number(found.get("retry-after-ms"))) is not None:
         return timedelta(milliseconds=milliseconds)
@@ -63,18 +65,17 @@ def retry_after(headers: Mapping[str, str], *, now: datetime | None = None) -> t
     if asked is not None:
         if (seconds := _number(asked)) is not None:
             return timedelta(seconds=seconds)
-        try:
-            moment = parsedate_to_datetime(asked)
-        except ValueError:
-            return exhausted(headers)
-        if moment.tzinfo is None:
-            moment = moment.replace(tzinfo=UTC)
-        return max(timedelta(0), moment - (now or datetime.now(UTC)))
-    return exhausted(headers)
+        with suppress(ValueError):
+            return _until(parsedate_to_datetime(asked), now)
+    return exhausted(headers, now=now)
 
 
-def exhausted(headers: Mapping[str, str]) -> timedelta | None:
-    """How long until there is something left again, when `x-ratelimit-remaining-*` says that nothing is."""
+def exhausted(headers: Mapping[str, str], *, now: datetime | None = None) -> timedelta | None:
+    """How long until there is something left again, when the headers say that nothing is.
+
+    Understands `x-ratelimit-remaining-*` with `x-ratelimit-reset-*` (OpenAI: durations; GitHub: seconds since 1970) and
+    `anthropic-ratelimit-*-remaining` with `-reset` (moments).  Moments are compared with this machine's clock.
+    """
     found = {name.lower(): value.strip() for name, value in headers.items()}
     waits = [
         wait
@@ -82,7 +83,7 @@ def exhausted(headers: Mapping[str, str]) -> timedelta | None:
         if "ratelimit" in name
         and "-remaining" in name
         and _number(value) == 0
-        and (wait := _duration(found.get(name.replace("-remaining", "-reset")))) is not None
+        and (wait := _wait(found.get(name.replace("-remaining", "-reset")), now)) is not None
     ]
     return max(waits, default=None)
 
@@ -92,20 +93,30 @@ def _number(text: str | None) -> float | None:
         value = float(text) if text else None
     except ValueError:
         return None
-    return value if value is not None and 0 <= value < 1e9 else None
+    return value if value is not None and 0 <= value < 1e11 else None
 
 
-def _duration(text: str | None) -> timedelta | None:
+def _wait(text: str | None, now: datetime | None) -> timedelta | None:
+    """A duration, or the time until a moment; None for what is neither, or longer than anybody waits."""
     if not text:
         return None
-    if (seconds := _number(text)) is not None:
-        # Some send the moment, in seconds since 1970, which is no duration that anybody waits for.
-        return timedelta(seconds=seconds) if seconds < 86400 * 31 else None
-    match = _DURATION.match(text)
-    if match is None or not any(match.groups()):
-        return None
-    days, hours, minutes, seconds_, milliseconds = (float(part or 0) for part in match.groups())
-    return timedelta(days=days, hours=hours, minutes=minutes, seconds=seconds_, milliseconds=milliseconds)
+    if (number := _number(text)) is not None:
+        wait = timedelta(seconds=number) if number < 1e9 else _until(datetime.fromtimestamp(number, UTC), now)
+    elif (match := _DURATION.match(text)) is not None and any(match.groups()):
+        days, hours, minutes, seconds, milliseconds = (float(part or 0) for part in match.groups())
+        wait = timedelta(days=days, hours=hours, minutes=minutes, seconds=seconds, milliseconds=milliseconds)
+    else:
+        try:
+            wait = _until(datetime.fromisoformat(text), now)
+        except ValueError:
+            return None
+    return wait if wait <= LONGEST_WAIT else None
+
+
+def _until(moment: datetime, now: datetime | None) -> timedelta:
+    if moment.tzinfo is None:
+        moment = moment.replace(tzinfo=UTC)
+    return max(timedelta(0), moment - (now or datetime.now(UTC)))
 
 
 # ------------------------------------------------------------ direct use

@@ -8,6 +8,26 @@ from datetime import datetime, timedelta
 from typing import Any, Literal, NamedTuple, TypeAlias
 from uuid import UUID
 
+from onceward.model_deliveries import BegunDelivery, Delivery, DeliveryFilter, DeliveryInfo
+from onceward.model_workflows import (
+    EventInfo,
+    JobOutcome,
+    PartialCompletion,
+    StepInfo,
+    StoredStep,
+    WorkflowInfo,
+    WorkflowJob,
+    WorkflowRef,
+)
+
+__all__ = [
+    "FINISHED", "STATES", "Answer", "AttemptInfo", "BegunDelivery", "DeadLetterGroup", "DeadLetterInfo", "Delivery",
+    "DeliveryFilter", "DeliveryInfo", "EventInfo", "Explanation", "Heartbeat", "JobFilter", "JobInfo", "JobOutcome",
+    "JobRef", "Json", "LaneExplanation", "LaneInfo", "Options", "PartialCompletion", "PayloadEdit", "Promoted",
+    "Retry", "Sample", "State", "StepInfo", "StoredStep", "WorkerInfo", "WorkflowInfo", "WorkflowJob",
+    "WorkflowRef",
+]  # fmt: skip
+
 Json: TypeAlias = Any
 State: TypeAlias = Literal[
     "scheduled", "ready", "running", "blocked", "done", "cancelled", "dead_letter", "resolved"
@@ -38,17 +58,6 @@ class JobRef(NamedTuple):
     until: datetime | None = None
     # What is above its bound, also when the job was accepted.
     reason: str | None = None
-
-
-class WorkflowRef(dict[str, UUID]):
-    """The answer of enqueue_workflow: the job of each node by its name, which workflow, and whether this call created it."""
-
-    __slots__ = ("created", "id")
-
-    def __init__(self, workflow_id: UUID, jobs: Mapping[str, UUID], *, created: bool = True) -> None:
-        super().__init__(jobs)
-        self.id = workflow_id
-        self.created = created
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,119 +160,6 @@ class JobInfo:
     awaits: str | None
     # The limits that it uses: [{"limit": …, "key": …, "weight": …}].
     uses: Json = None
-
-
-@dataclass(frozen=True, slots=True)
-class StoredStep:
-    """A step as an earlier attempt has left it."""
-
-    name: str
-    kind: str
-    state: str
-    result: Any
-    # A sleep whose time has come, a wait that is given up.
-    is_over: bool
-    version: str | None
-
-
-@dataclass(frozen=True, slots=True)
-class JobOutcome:
-    """What became of a job that another one waited for."""
-
-    job_id: UUID
-    # None when there is no such job.
-    state: str | None
-    result: Json
-    error: Json
-
-
-@dataclass(frozen=True, slots=True)
-class StepInfo:
-    """One row of the view `steps`."""
-
-    job_id: UUID
-    name: str
-    tenant: str
-    task: str
-    kind: str
-    state: str
-    seq: int
-    attempt: int
-    tries: int
-    started_at: datetime
-    finished_at: datetime | None
-    took: timedelta | None
-    until: datetime | None
-    result: Json
-    error: Json
-    version: str | None
-
-
-@dataclass(frozen=True, slots=True)
-class PartialCompletion:
-    """One row of the view `partial_completions`: a job that stopped half-way."""
-
-    job_id: UUID
-    tenant: str
-    lane: str
-    task: str
-    state: str
-    attempt: int
-    max_attempts: int
-    done: int
-    failed: int
-    last_done: str | None
-    last_failed: str | None
-    last_error: Json
-    run_at: datetime
-
-
-@dataclass(frozen=True, slots=True)
-class WorkflowInfo:
-    """One row of the view `workflows`."""
-
-    id: UUID
-    tenant: str
-    state: str
-    jobs: int
-    done: int
-    live: int
-    dead_letters: int
-    stopped: int
-    created_at: datetime
-    finished_at: datetime | None
-
-
-@dataclass(frozen=True, slots=True)
-class WorkflowJob:
-    """One job of a workflow, and those that it waits, or waited, for."""
-
-    id: UUID
-    node: str | None
-    task: str
-    state: str
-    attempt: int
-    max_attempts: int
-    parent_id: UUID | None
-    after: list[UUID] | None
-    after_policy: str | None
-    created_at: datetime
-    started_at: datetime | None
-    finished_at: datetime | None
-    note: str | None
-
-
-@dataclass(frozen=True, slots=True)
-class EventInfo:
-    """One row of the view `events`."""
-
-    tenant: str
-    name: str
-    payload: Json
-    emitted_at: datetime
-    expires_at: datetime
-    # The job whose handler has emitted it.
-    made_by: UUID | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -446,66 +342,3 @@ class JobFilter:
 
 DELIVERY_KINDS: tuple[str, ...] = ("email", "slack", "telegram", "webhook")
 DELIVERY_STATES: tuple[str, ...] = ("pending", "sending", "sent", "uncertain", "abandoned", "cancelled")
-
-
-class Delivery(NamedTuple):
-    """The answer of deliver: which delivery, whether this call created it, and where it stands."""
-
-    id: UUID
-    created: bool
-    state: str
-
-
-@dataclass(frozen=True, slots=True)
-class DeliveryInfo:
-    """One row of the view `deliveries`."""
-
-    id: UUID
-    tenant: str
-    kind: str
-    key: str
-    state: str
-    tries: int
-    provider: str | None
-    provider_ref: str | None
-    created_at: datetime
-    first_try_at: datetime | None
-    sending_at: datetime | None
-    next_try_at: datetime | None
-    unclear_since: datetime | None
-    ended_at: datetime | None
-    error_type: str | None
-    category: str | None
-    message: str | None
-    decided_by: str | None
-    note: str | None
-    is_alert: bool
-    # The job whose handler has asked for it.
-    made_by: UUID | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class DeliveryFilter:
-    """Which deliveries a list means.  Empty means all."""
-
-    states: Sequence[str] = ()
-    kind: str | None = None
-    key: str | None = None
-    tenant: str | None = None
-    limit: int = 50
-    before: UUID | None = field(default=None, kw_only=True)
-
-
-@dataclass(frozen=True, slots=True)
-class BegunDelivery:
-    """What begin_delivery hands out: what to send, and whether an earlier try may have arrived."""
-
-    kind: str
-    key: str
-    tenant: str
-    content: Json = field(repr=False)
-    tries: int
-    first_try_at: datetime
-    sending_at: datetime
-    unclear_since: datetime | None
-    unclear_provider: str | None

@@ -14,7 +14,7 @@ from onceward import calls, jsonsafe
 from onceward.calls import Call
 from onceward.dsn import resolve_dsn
 from onceward.errors import InvalidArgument, InvalidPayload, JobFailed, UnknownJob, WaitTimeout, shown
-from onceward.model import FINISHED, JobRef, Json, Options, Retry, WorkflowRef
+from onceward.model import FINISHED, JobInfo, JobRef, Json, Options, Retry, WorkflowRef
 from onceward.model_limits import Use, uses_json
 from onceward.registry import Task, check_limits, with_options
 from onceward.workflow import Node, Workflow
@@ -322,6 +322,17 @@ def no_such_job(job_id: UUID) -> UnknownJob:
         detail="It was never committed, or this client may not see it.",
         hint='A role that does not own the schema sees the jobs of one tenant: client(tenant="default").',
     )
+
+
+def found(job: AnyJob, info: JobInfo | None) -> JobInfo:
+    if info is None:
+        raise no_such_job(job_id_of(job))
+    return info
+
+
+def edited(payload: Mapping[str, Json] | None) -> str | None:
+    """The payload of a requeue, as JSON text."""
+    return None if payload is None else jsonsafe.dumps(an_object(payload))
 
 
 def check_timeout(timeout: timedelta) -> float:

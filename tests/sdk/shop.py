@@ -9,9 +9,11 @@ from datetime import timedelta
 from pydantic import BaseModel, Field
 
 from onceward import Cancel, Job, Onceward, PermanentFailure, Retry, Snooze
+from onceward.errors import RateLimited, TemporaryFailure
 
 app = Onceward(version="test")
 AT_ONCE = Retry(waits=[timedelta(0)])
+IN_AN_HOUR = Retry(waits=[timedelta(hours=1)])
 started = threading.Event()
 seen: list[object] = []
 
@@ -125,6 +127,41 @@ def dies(n: int) -> None:
 def spins() -> None:
     while True:
         pass
+
+
+class Closed(TemporaryFailure):
+    """The warehouse is closed."""
+
+    category = "closed"
+
+    def __init__(self, until: int) -> None:
+        super().__init__(f"closed until {until}", retry_after=timedelta(hours=2))
+
+
+def say_no(how: str) -> None:
+    raise {
+        "limited": RateLimited("429", retry_after=timedelta(seconds=20)),
+        "closed": Closed(9),
+        "temporary": TemporaryFailure("later"),
+        "card": PermanentFailure("expired", category="card"),
+        "odd": TemporaryFailure("odd", category=7, retry_after="soon"),  # type: ignore[arg-type]  # slips
+        "nul": TemporaryFailure("nul", category="a\x00b" * 90),
+    }[how]
+
+
+@app.task(retry=IN_AN_HOUR)
+async def says_no(how: str) -> None:
+    say_no(how)
+
+
+@app.task(retry=IN_AN_HOUR)
+def says_no_in_a_thread(how: str) -> None:
+    say_no(how)
+
+
+@app.task(retry=IN_AN_HOUR, executor="process")
+def says_no_in_a_process(how: str) -> None:
+    say_no(how)
 
 
 @app.task(retry=AT_ONCE, max_attempts=3)

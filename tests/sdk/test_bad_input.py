@@ -149,3 +149,22 @@ def test_an_error_shows_the_beginning_of_a_long_value(client, call):
         call(client)
 
     assert len(str(caught.value)) < 800
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda client: client.cancel_workflow("x"), "workflow_id must be a UUID, got 'x'"),
+        (lambda client: client.requeue_workflow(7), "workflow_id must be a UUID, got 7"),
+        (lambda client: client.workflows(limit=10**30), "limit must be a whole number of 32 bits, got 1000000"),
+        (lambda client: client.workflows(limit=-1), "limit must not be negative, got -1"),
+        (lambda client: client.workflows(limit="x"), "limit must be a whole number of 32 bits, got 'x'"),
+        (lambda client: client.emit_event("paid", keep="x"), "keep must be a timedelta, got 'x'"),
+        (lambda client: client.emit_event("a\x00b"), r"name must be text without NUL and lone surrogates, got 'a\\x00b'"),
+        (lambda client: client.add_lane("\udc80"), "name must be text without NUL and lone surrogates"),
+        (lambda client: client.pause_lane("default", {}), "reason must be text"),
+    ],
+)  # fmt: skip
+def test_an_argument_that_the_driver_cannot_send_is_named(client, call, message):
+    with pytest.raises(InvalidArgument, match=message):
+        call(client)

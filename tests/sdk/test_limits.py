@@ -197,6 +197,13 @@ def test_a_handler_observes_what_is_left(app, client, db):
 
 
 NOW = datetime(2026, 11, 16, 12, 0, tzinfo=UTC)
+ANTHROPIC = {
+    "anthropic-ratelimit-requests-limit": "400",
+    "anthropic-ratelimit-requests-remaining": "399",
+    "anthropic-ratelimit-requests-reset": "2026-11-16T12:00:15Z",
+    "anthropic-ratelimit-input-tokens-remaining": "20000",
+    "anthropic-ratelimit-input-tokens-reset": "2026-11-16T12:00:40Z",
+}
 
 
 @pytest.mark.parametrize(
@@ -211,6 +218,11 @@ NOW = datetime(2026, 11, 16, 12, 0, tzinfo=UTC)
         ({"Retry-After": "-5"}, None),
         ({"x-ratelimit-remaining-tokens": "0", "x-ratelimit-reset-tokens": "6m0s"}, 360),
         ({"anthropic-ratelimit-requests-remaining": "0"}, None),
+        ({"Retry-After": "soon", "x-ratelimit-remaining": "0", "x-ratelimit-reset": "9"}, 9),
+        (ANTHROPIC | {"anthropic-ratelimit-requests-remaining": "0"}, 15),
+        (ANTHROPIC | {"anthropic-ratelimit-input-tokens-remaining": "0"}, 40),
+        (ANTHROPIC, None),
+        (ANTHROPIC | {"anthropic-ratelimit-requests-remaining": "0", "retry-after": "8"}, 8),
         ({}, None),
     ],
 )
@@ -227,7 +239,12 @@ def test_what_a_provider_asks_for_is_understood(headers, wait):
         ("0", "1d", 86400),
         ("0", "60", 60),
         ("1", "60", None),
-        ("0", "1790000000", None),
+        ("0", str(int(NOW.timestamp()) + 90), 90),
+        ("0", str(int(NOW.timestamp()) - 90), 0),
+        ("0", str(int(NOW.timestamp() * 1000)), None),
+        ("0", "2026-11-16T12:01:00+00:00", 60),
+        ("0", "2026-11-16T12:01:00", 60),
+        ("0", "2027-11-16T12:01:00Z", None),
         ("0", "whenever", None),
         ("0", "", None),
         ("none", "60", None),
@@ -235,7 +252,7 @@ def test_what_a_provider_asks_for_is_understood(headers, wait):
 )
 def test_what_is_left_is_understood(remaining, reset, wait):
     headers = {"x-ratelimit-remaining-requests": remaining, "x-ratelimit-reset-requests": reset}
-    assert exhausted(headers) == (None if wait is None else timedelta(seconds=wait))
+    assert exhausted(headers, now=NOW) == (None if wait is None else timedelta(seconds=wait))
 
 
 # ------------------------------------------------------------ direct use

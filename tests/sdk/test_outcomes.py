@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from datetime import timedelta
 
 import pytest
 
@@ -53,3 +54,45 @@ def test_a_result_that_cannot_leave_its_process_is_not_repeated(
     assert "Return what JSON can hold" in job.last_error["message"]
     # The others of the pool go on.
     assert ended(plain, onceward_database, "square", {"n": 3}).result == 9
+
+
+IN_A_PROCESS = pytest.param("says_no_in_a_process", marks=pytest.mark.slow)
+
+
+@pytest.mark.parametrize("task", ["says_no", "says_no_in_a_thread"])
+@pytest.mark.parametrize(
+    ("how", "kind", "state", "category", "wait"),
+    [
+        ("closed", "Closed", "scheduled", "closed", timedelta(hours=2)),
+        ("temporary", "TemporaryFailure", "scheduled", "temporary", timedelta(hours=1)),
+        ("card", "PermanentFailure", "dead_letter", "card", None),
+        ("odd", "TemporaryFailure", "scheduled", "temporary", timedelta(hours=1)),
+        ("nul", "TemporaryFailure", "scheduled", ("a\\x00b" * 90)[:100], timedelta(hours=1)),
+    ],
+    ids=lambda value: str(value)[:12],
+)
+def test_an_exception_says_under_which_category_and_when_again(
+    plain, onceward_database, task, how, kind, state, category, wait
+):
+    job = ended(plain, onceward_database, task, {"how": how})
+
+    (attempt,) = plain.attempts(job.id)
+    assert (job.state, attempt.error_type, attempt.category) == (state, kind, category)
+    assert (attempt.retry_at and attempt.retry_at - attempt.ended_at) == wait
+
+
+@pytest.mark.slow
+def test_an_exception_of_another_process_says_as_much(plain, onceward_database):
+    job = ended(plain, onceward_database, "says_no_in_a_process", {"how": "closed"})
+
+    (attempt,) = plain.attempts(job.id)
+    assert (attempt.error_type, attempt.category) == ("Closed", "closed")
+    assert attempt.retry_at - attempt.ended_at == timedelta(hours=2)
+    assert "in say_no" in attempt.traceback
+
+
+@pytest.mark.parametrize("task", ["says_no", "says_no_in_a_thread", IN_A_PROCESS])
+def test_a_provider_that_asks_to_wait_costs_no_attempt(plain, onceward_database, task):
+    job = ended(plain, onceward_database, task, {"how": "limited"})
+
+    assert (job.state, job.attempt, job.snoozes) == ("scheduled", 0, 1)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
+
 import pytest
 
 from tests.support.engine import refused
@@ -53,6 +55,36 @@ def test_a_crash_during_the_last_attempt_is_uncertain_and_told(db, ledger):
 
     assert (db.state(claim.job_id), ledger.state(claim.job_id)) == ("dead_letter", "uncertain")
     assert len(ledger.alerts()) == 1
+
+
+def test_the_death_of_a_worker_costs_a_delivery_neither_a_try_nor_its_wait(db, ledger):
+    claim = ledger.begun(worker="a", kind="webhook", content={"url": "https://example.com", "payload": {}})
+    db.lose("a")
+
+    assert (db.job(claim.job_id).state, db.job(claim.job_id).attempt) == ("ready", 0)
+    again = ledger.claim(worker="b")
+    ledger.begin(again)
+    ledger.settle(again, "retry", message="503")
+    # The first of its waits, five seconds: the receiver has refused once.
+    assert db.job(claim.job_id).run_at - db.clock.now() == timedelta(seconds=5)
+
+
+def test_a_delivery_that_had_not_begun_is_not_abandoned_for_a_dead_worker(db, ledger):
+    made = ledger.deliver(max_attempts=1)
+    ledger.claim(worker="a")
+
+    db.lose("a")
+
+    assert (db.state(made.delivery_id), ledger.state(made.delivery_id)) == ("ready", "pending")
+
+
+def test_a_delivery_that_kills_every_worker_ends(db, ledger):
+    made = ledger.deliver(max_attempts=2)
+    for number in range(12):
+        ledger.claim(worker=f"w{number}")
+        db.lose(f"w{number}")
+
+    assert (db.state(made.delivery_id), ledger.state(made.delivery_id)) == ("dead_letter", "abandoned")
 
 
 def test_a_job_that_fails_without_the_ledger_is_abandoned_when_it_had_not_begun(db, ledger):

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from onceward import calls
 from onceward.audit.merkle import Frontier
 from onceward.audit.verifier import CHECKPOINT, signed_bytes
-from onceward.errors import InvalidArgument
+from onceward.errors import InvalidArgument, shown
 from onceward.model_audit import AuditStatus
 
 if TYPE_CHECKING:
@@ -97,6 +97,8 @@ def new_key(path: Path) -> Path:
         PublicFormat,
     )
 
+    if not path.name:
+        raise InvalidArgument(f"cannot write {path}: not the name of a file")
     key = Ed25519PrivateKey.generate()
     public = path.with_name(path.name + ".pub")
     for target, mode, data in (
@@ -108,7 +110,7 @@ def new_key(path: Path) -> Path:
             handle = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
         except OSError as error:
             raise InvalidArgument(
-                f"cannot write {target}: {error.strerror}",
+                f"cannot write {shown(str(target))}: {error.strerror}",
                 hint="Choose another name; a key is never replaced.",
             ) from error
         with os.fdopen(handle, "wb") as file:

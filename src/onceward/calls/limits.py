@@ -158,16 +158,16 @@ def set_bound(
     defer_by: timedelta,
 ) -> Call[None]:  # fmt: skip
     return Call(
-        "select onceward.set_bound(%(lane)s::text, %(depth)s::bigint, %(age)s::interval, %(bytes)s::bigint, %(over)s::text, "
-        "%(tenant)s::text, %(defer)s::interval)",
+        "select onceward.set_bound(%(lane)s::text, %(max_depth)s::bigint, %(max_age)s::interval, %(max_bytes)s::bigint, "
+        "%(over)s::text, %(tenant)s::text, %(defer_by)s::interval)",
         {
             "lane": lane,
-            "depth": max_depth,
-            "age": max_age,
-            "bytes": max_bytes,
+            "max_depth": max_depth,
+            "max_age": max_age,
+            "max_bytes": max_bytes,
             "over": over,
             "tenant": tenant,
-            "defer": defer_by,
+            "defer_by": defer_by,
         },
         nothing,
         repeatable=True,

@@ -41,8 +41,8 @@ def _workflow_ref(rows: Sequence[Sequence[Any]]) -> WorkflowRef:
 
 def cancel_workflow(workflow_id: UUID, reason: str | None = None) -> Call[int]:
     return Call(
-        "select onceward.cancel_workflow(%(id)s::uuid, %(reason)s::text)",
-        {"id": workflow_id, "reason": jsonsafe.printable(reason) if reason else None},
+        "select onceward.cancel_workflow(%(workflow_id)s::uuid, %(reason)s::text)",
+        {"workflow_id": workflow_id, "reason": jsonsafe.printable(reason) if reason else None},
         scalar,
         repeatable=True,
     )
@@ -50,7 +50,10 @@ def cancel_workflow(workflow_id: UUID, reason: str | None = None) -> Call[int]:
 
 def requeue_workflow(workflow_id: UUID) -> Call[int]:
     return Call(
-        "select onceward.requeue_workflow(%(id)s::uuid)", {"id": workflow_id}, scalar, repeatable=True
+        "select onceward.requeue_workflow(%(workflow_id)s::uuid)",
+        {"workflow_id": workflow_id},
+        scalar,
+        repeatable=True,
     )
 
 
@@ -74,8 +77,8 @@ def workflows(
 def workflow(workflow_id: UUID, *, tenant: str | None = None) -> Call[list[WorkflowInfo]]:
     """One row per tenant whose jobs name this workflow: an id says nothing about the tenant."""
     return Call(
-        f"select {_WORKFLOW} from onceward.workflows where id = %(id)s::uuid and {_OF_TENANT} order by tenant",
-        {"id": workflow_id, "tenant": tenant},
+        f"select {_WORKFLOW} from onceward.workflows where id = %(workflow_id)s::uuid and {_OF_TENANT} order by tenant",
+        {"workflow_id": workflow_id, "tenant": tenant},
         rows_of(WorkflowInfo),
         repeatable=True,
     )
@@ -100,9 +103,9 @@ def workflow_jobs(
     return Call(
         "select id, node, task, state, attempt, max_attempts, parent_id, after, after_policy, created_at, started_at, "
         "finished_at, note from onceward.jobs where id = any (array("
-        f"select job_id from onceward.workflow_members where workflow_id = %(id)s::uuid and {_OF_TENANT} "
+        f"select job_id from onceward.workflow_members where workflow_id = %(workflow_id)s::uuid and {_OF_TENANT} "
         "order by job_id limit %(limit)s::int)) order by id",
-        {"id": workflow_id, "limit": limit, "tenant": tenant},
+        {"workflow_id": workflow_id, "limit": limit, "tenant": tenant},
         rows_of(WorkflowJob),
         repeatable=True,
     )

@@ -145,7 +145,7 @@ def fail(
             "epoch": epoch,
             "type": jsonsafe.printable(error_type, 200),
             "message": jsonsafe.printable(message, 4000),
-            "category": category,
+            "category": jsonsafe.printable(category, 100),
             "traceback": jsonsafe.printable(traceback) if traceback else None,
             "permanent": permanent,
             "after": retry_after,

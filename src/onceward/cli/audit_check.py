@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from hashlib import sha256
 from pathlib import Path
 from typing import Annotated, Any
@@ -16,6 +16,7 @@ from onceward.cli import output, values
 from onceward.cli.framework import AsJson
 from onceward.cli.session import Session, session_of
 from onceward.deliveries import content
+from onceward.errors import shown
 from onceward.model import Options
 
 SHOWN = 50
@@ -123,7 +124,7 @@ def checkpoint(
     """Export the head of the log, to be kept where nobody who can change the database can change it."""
     session = session_of(ctx)
     private = audit.read_private_key(key) if key else None
-    target = content.target(deliver_to) if deliver_to else None
+    target = content.target(deliver_to, "--deliver-to") if deliver_to else None
     log = audit.Audit(session)
     made = log.checkpoint(private)
     text = json.dumps(made, indent=2) + "\n"
@@ -191,10 +192,13 @@ def keygen(
 
 def _write(path: Path, text: str) -> None:
     """All of it or nothing: a reader never finds half a file."""
+    if not path.name:
+        raise values.UsageProblem("--output must name a file, got ''")
     partial = path.with_name(f".{path.name}.{os.getpid()}")
     try:
         partial.write_text(text, encoding="utf-8")
         partial.replace(path)
     except OSError as error:
-        partial.unlink(missing_ok=True)
-        raise values.UsageProblem(f"cannot write {path}: {error.strerror}") from None
+        with suppress(OSError):
+            partial.unlink(missing_ok=True)
+        raise values.UsageProblem(f"cannot write {shown(str(path))}: {error.strerror}") from None

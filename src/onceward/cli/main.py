@@ -48,6 +48,7 @@ from onceward.cli.framework import Command, Group
 from onceward.cli.session import Session
 from onceward.cli.values import UsageProblem, did_you_mean, join_hints, quoted
 from onceward.errors import OncewardError
+from onceward.jsonsafe import printable
 
 SET_UP, RUN, LOOK, TRY = "Set up", "Run", "Look and act", "Try"
 
@@ -143,6 +144,7 @@ def _command() -> Any:
 def run(arguments: Sequence[str] | None = None) -> int:
     """Run one command line and return its exit status.  Errors that can be expected are printed without traceback."""
     try:
+        _check_encoding(sys.argv[1:] if arguments is None else arguments)
         status = _command().main(args=arguments, prog_name="onceward", standalone_mode=False)
     except UsageProblem as error:
         output.print_onceward_error(error)
@@ -165,6 +167,18 @@ def run(arguments: Sequence[str] | None = None) -> int:
             return 1
         return _print_usage_error(error, sys.argv[1:] if arguments is None else arguments)
     return status if isinstance(status, int) else 0
+
+
+def _check_encoding(arguments: Sequence[str]) -> None:
+    """Bytes that are no UTF-8 arrive as lone surrogates, which can be neither stored nor printed."""
+    for argument in arguments:
+        try:
+            argument.encode()
+        except UnicodeEncodeError:
+            raise UsageProblem(
+                f"argument is not valid UTF-8: {quoted(printable(argument))}",
+                hint="Check the locale of the shell, or pass the text in a file.",
+            ) from None
 
 
 def _print_database_error(error: psycopg.Error) -> None:

@@ -15,6 +15,7 @@ from psycopg.types.json import set_json_loads
 
 from onceward import calls, connecting, doctor_calls, install, jsonsafe
 from onceward.calls import Call
+from onceward.calls.arguments import unfit
 from onceward.calls.rights import not_allowed
 from onceward.cli import output, values
 from onceward.cli.values import UsageProblem
@@ -146,8 +147,8 @@ def _fetch(connection: Connection, call: Call[T]) -> T:
     try:
         cursor = connection.execute(call.sql, call.params)
         return call.parse(cursor.fetchall())
-    except psycopg.Error as error:
-        ours = from_database(error)
+    except (psycopg.Error, UnicodeError) as error:
+        ours = from_database(error) or unfit(error, call)
         if ours is None:
             raise
         raise ours from error

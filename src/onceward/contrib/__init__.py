@@ -12,8 +12,9 @@ from importlib import import_module
 from typing import Any, TypeVar
 
 from onceward.calls import Call, Row
+from onceward.calls.arguments import unfit
 from onceward.calls.rights import not_allowed
-from onceward.errors import InvalidArgument, from_database
+from onceward.errors import InvalidArgument, OncewardError, from_database
 
 T = TypeVar("T")
 _PLACEHOLDER = re.compile(r"%\((\w+)\)s")
@@ -38,7 +39,7 @@ def run(connection: Any, call: Call[T]) -> T:
     try:
         return call.parse(fetch(connection, call))
     except Exception as error:
-        ours = from_database(error) or not_allowed(error, call.sql, user=_user(connection))
+        ours = _ours(error, connection, call)
         if ours is None:
             raise
         raise ours from error
@@ -49,10 +50,16 @@ async def run_async(connection: Any, call: Call[T]) -> T:
     try:
         return call.parse(await fetch(connection, call))
     except Exception as error:
-        ours = from_database(error) or not_allowed(error, call.sql, user=_user(connection))
+        ours = _ours(error, connection, call)
         if ours is None:
             raise
         raise ours from error
+
+
+def _ours(error: Exception, connection: Any, call: Call[Any]) -> OncewardError | None:
+    if isinstance(error, OncewardError):
+        return None
+    return from_database(error) or not_allowed(error, call.sql, user=_user(connection)) or unfit(error, call)
 
 
 def _user(connection: Any) -> str | None:

@@ -89,16 +89,19 @@ def webhook(given: Mapping[str, Any]) -> dict[str, Json]:
 MAKERS = {"email": email, "slack": slack, "telegram": telegram, "webhook": webhook}
 
 
-def target(given: str | Mapping[str, Json]) -> dict[str, Json]:
-    """Whom to alert: `email:ops@example.com`, `slack:` or `slack:name`, `telegram:chat`; or kind and content."""
+def target(given: str | Mapping[str, Json], name: str = "alerts_to") -> dict[str, Json]:
+    """Whom to tell: `email:ops@example.com`, `slack:` or `slack:name`, `telegram:chat`, `webhook:url`; or kind and content."""
     if not isinstance(given, str):
         return dict(given)
     found = _TARGET.fullmatch(given)
     if found is None:
-        raise refused("alerts_to", "must be like email:ops@example.com, slack:ops or telegram:@ops")
+        raise refused(
+            name,
+            "must be like email:ops@example.com, slack:ops, telegram:@ops or webhook:https://example.com/hook",
+        )
     kind, to = found.groups()
     if kind == "email":
-        address, _ = parse_address("alerts_to", to)
+        address, _ = parse_address(name, to)
         return {"kind": kind, "content": {"to": address}}
     if kind == "slack":
         return {"kind": kind, "content": {"to": to} if to else {}}

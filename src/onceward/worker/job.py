@@ -108,7 +108,7 @@ class Job(Steps):
         return _Done()
 
     def observe(self, limit: str, headers: Mapping[str, str], *, key: str = "") -> Awaitable[None]:
-        """Learn from the headers of an answer: when `x-ratelimit-remaining-*` is used up, everybody waits for the reset.
+        """Learn from the headers of an answer: when they say that nothing is left, everybody waits for the reset.
 
         Await it in async handlers; in sync handlers it blocks.
         """

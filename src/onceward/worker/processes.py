@@ -12,31 +12,18 @@ from multiprocessing.connection import Connection
 from typing import Any
 
 from onceward.errors import OncewardError
-from onceward.worker.failures import message_of
+from onceward.worker.failures import Failure, Reported, failure_of
 
 
-class RemoteError(Exception):
-    """An exception of a handler in another process that could not be sent as it was."""
-
-    def __init__(self, kind: str, message: str, trace: str) -> None:
-        super().__init__(message)
-        self.kind = kind
-        self.trace = trace
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return (type(self), (self.kind, str(self), self.trace))
-
-
-class UnsendableResult(RemoteError):
+def unsendable(error: BaseException) -> Failure:
     """The handler has returned what cannot be sent to the worker: the work is done, its result is lost."""
-
-    @classmethod
-    def because(cls, error: BaseException) -> UnsendableResult:
-        return cls(
-            type(error).__name__,
-            f"the result cannot leave the handler's process: {error}. Return what JSON can hold.",
-            "".join(traceback.format_exception(error)),
-        )
+    return Failure(
+        kind=type(error).__name__,
+        message=f"the result cannot leave the handler's process: {error}. Return what JSON can hold.",
+        trace="".join(traceback.format_exception(error)),
+        category="result",
+        permanent=True,
+    )
 
 
 class Processes:
@@ -58,17 +45,16 @@ class Processes:
                 raise
             except (EOFError, OSError):
                 child.kill()
-                raise RemoteError(
-                    "ProcessDied", "the handler's process ended without an answer", ""
-                ) from None
+                died = Failure("ProcessDied", "the handler's process ended without an answer", "")
+                raise Reported(died) from None
             except Exception as trouble:
                 # It was sent, and cannot be put together here.
                 child.kill()
-                raise UnsendableResult.because(trouble) from None
+                raise Reported(unsendable(trouble)) from None
             self._free.append(child)
-        result, error = answer
-        if error is not None:
-            raise error
+        result, failure = answer
+        if failure is not None:
+            raise Reported(failure)
         return result
 
     def stop(self) -> None:
@@ -83,9 +69,9 @@ class _Child:
         self._process.start()
         theirs.close()
 
-    def ask(self, request: tuple[str, str, Any]) -> tuple[Any, BaseException | None]:
+    def ask(self, request: tuple[str, str, Any]) -> tuple[Any, Failure | None]:
         self._pipe.send(request)
-        answer: tuple[Any, BaseException | None] = self._pipe.recv()
+        answer: tuple[Any, Failure | None] = self._pipe.recv()
         return answer
 
     def kill(self) -> None:
@@ -103,14 +89,14 @@ def _serve(pipe: Connection) -> None:
             return
         try:
             task = _find_task(module, name)
-            answer: tuple[Any, BaseException | None] = (task.handler(**task.arguments(payload)), None)
+            answer: tuple[Any, Failure | None] = (task.handler(**task.arguments(payload)), None)
         except BaseException as error:
-            answer = (None, _sendable(error))
+            answer = (None, failure_of(error))
         try:
             pipe.send(answer)
         except Exception as error:
             # Whatever a class does when it is pickled.  Nothing has been sent yet.
-            pipe.send((None, UnsendableResult.because(error)))
+            pipe.send((None, unsendable(error)))
 
 
 def _find_task(module: str, name: str) -> Any:
@@ -123,10 +109,3 @@ def _find_task(module: str, name: str) -> Any:
         f'task "{name}" is not at the top level of module {module}',
         hint='A handler with executor="process" is found there by the other process.',
     )
-
-
-def _sendable(error: BaseException) -> BaseException:
-    trace = "".join(traceback.format_exception(error))
-    if isinstance(error, OncewardError):
-        return error
-    return RemoteError(type(error).__name__, message_of(error), trace)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import os
 import time
-import traceback
 from collections import deque
+from dataclasses import replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -14,13 +14,14 @@ from pydantic import BaseModel
 
 from onceward import calls, jsonsafe, logs
 from onceward.calls import Call
-from onceward.errors import InvalidArgument, InvalidPayload, PermanentFailure, RateLimited, ResultTooLarge
+from onceward.errors import InvalidArgument
 from onceward.handling import current_job
+from onceward.limits import DEFAULT_WAIT
 from onceward.outcomes import Cancel, Settle, Snooze
 from onceward.registry import Task, nearest_hint
-from onceward.worker.failures import message_of
+from onceward.worker.failures import Failure, failure_of
 from onceward.worker.job import Job
-from onceward.worker.processes import Processes, RemoteError, UnsendableResult
+from onceward.worker.processes import Processes
 from onceward.worker.steps import Suspended, find_suspended, steps_changed
 from onceward.worker.threads import Threads
 
@@ -269,61 +270,56 @@ class Runner:
     def _ended_badly(self, job: Job, error: BaseException) -> None:
         if job.cancelled and isinstance(error, asyncio.CancelledError):
             self._worker.settle(job, calls.cancel(job.id, None, epoch=job.epoch), "cancelled")
-        elif isinstance(error, RateLimited):
-            self._limited(job, error)
-        elif isinstance(error, PermanentFailure):
-            self.fail(job, error, category="permanent", permanent=True)
-        elif isinstance(error, InvalidPayload):
-            self.fail(job, error, category="payload", permanent=True)
-        elif isinstance(error, (UnsendableResult, ResultTooLarge)):
-            # Also of a step: what it did is done, and cannot be kept.
-            self.fail(job, error, category="result", permanent=True)
+            return
+        failure = failure_of(error)
+        if failure.is_pause:
+            self._limited(job, failure)
         elif isinstance(error, TimeoutError) and job.timeout is not None:
             self.fail(job, TimeoutError(f"the handler ran longer than {job.timeout}"), category="timeout")
-        elif job.cancelled:
+        elif job.cancelled and not failure.permanent:
             self._worker.settle(job, calls.cancel(job.id, None, epoch=job.epoch), "cancelled")
         else:
-            self.fail(job, error, category="error")
+            self._record(job, failure)
 
-    def _limited(self, job: Job, error: RateLimited) -> None:
+    def _limited(self, job: Job, failure: Failure) -> None:
         """The provider asks to wait: so does everybody who uses the limit, and no attempt is used up."""
+        wait = failure.retry_after or DEFAULT_WAIT
         log.warning(
             "rate_limited",
             job_id=job.ref,
             task=job.task,
-            limit=error.limit,
-            retry_after=error.retry_after.total_seconds(),
+            limit=failure.limit,
+            retry_after=wait.total_seconds(),
             worker=str(self._worker.id),
         )
-        call = calls.limited(job.id, job.epoch, error.limit, error.retry_after, error.message)
+        call = calls.limited(job.id, job.epoch, failure.limit, wait, failure.message)
         self._worker.settle(job, call, "snoozed")
 
     def fail(self, job: Job, error: BaseException, *, category: str, permanent: bool = False) -> None:
-        kind = error.kind if isinstance(error, RemoteError) else type(error).__name__
-        trace = error.trace if isinstance(error, RemoteError) else "".join(traceback.format_exception(error))
+        """A failure that is not for the handler's exception to judge."""
+        self._record(job, replace(failure_of(error), category=category, permanent=permanent))
+
+    def _record(self, job: Job, failure: Failure) -> None:
         log.warning(
             "job_failed",
             job_id=job.ref,
             task=job.task,
             attempt=job.attempt,
             worker=str(self._worker.id),
-            error_type=kind,
-            category=category,
+            error_type=failure.kind,
+            category=failure.category,
         )
-        self._worker.settle(
-            job,
-            calls.fail(
-                job.id,
-                job.epoch,
-                error_type=kind,
-                message=message_of(error),
-                category=category,
-                traceback=trace,
-                permanent=permanent,
-                retry_after=None,
-            ),
-            "retried",
+        call = calls.fail(
+            job.id,
+            job.epoch,
+            error_type=failure.kind,
+            message=failure.message,
+            category=failure.category,
+            traceback=failure.trace,
+            permanent=failure.permanent,
+            retry_after=failure.retry_after,
         )
+        self._worker.settle(job, call, "retried")
 
     def _unknown_task(self, job: Job) -> None:
         self.active -= 1

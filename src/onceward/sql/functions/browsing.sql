@@ -1,5 +1,5 @@
 -- Looking for jobs among millions, within a bounded time.  These run with the rights of the caller, so that row-level
--- security decides what is seen.
+-- security decides what is seen.  Numbers that make no sense find nothing.
 -- A search goes from the newest job back and looks at p_scan jobs at most; scan_end says where it stopped, and the next
 -- search goes on from there.  What is looked at is bounded, so a filter that hardly anything matches costs no more than one
 -- that everything does, and no index has to be kept for it by those who enqueue and finish.
@@ -46,7 +46,7 @@ begin
         where (p_states is null or p_states && array['scheduled', 'ready', 'running', 'blocked', 'dead_letter'])
           and j.id >= coalesce(onceward.id_at(p_since), '00000000-0000-0000-0000-000000000000')
           and j.id < least(p_before, onceward.id_at(p_until), 'ffffffff-ffff-ffff-ffff-ffffffffffff')
-        order by j.id desc limit p_scan)
+        order by j.id desc limit greatest(p_scan, 0))
       union all
       (select a.id, a.tenant, a.lane, a.task, a.state, a.priority, a.attempt, a.max_attempts, a.created_at, a.run_at, a.started_at,
               a.finished_at, a.key, a.last_error, a.finish_note
@@ -54,8 +54,8 @@ begin
         where (p_states is null or p_states && array['done', 'cancelled', 'resolved'])
           and a.id >= coalesce(onceward.id_at(p_since), '00000000-0000-0000-0000-000000000000')
           and a.id < least(p_before, onceward.id_at(p_until), 'ffffffff-ffff-ffff-ffff-ffffffffffff')
-        order by a.id desc limit p_scan)
-      order by id desc limit p_scan
+        order by a.id desc limit greatest(p_scan, 0))
+      order by id desc limit greatest(p_scan, 0)
     ) as f
    where (p_states is null or f.state = any (p_states))
      and (p_lane is null or f.lane = p_lane)
@@ -65,7 +65,7 @@ begin
      and (p_fingerprint is null or f.last_error ->> 'fingerprint' = p_fingerprint)
      and (p_error is null or strpos(lower(f.last_error ->> 'message'), lower(p_error)) > 0)
    order by f.id desc
-   limit p_limit;
+   limit greatest(p_limit, 0);
 end;
 $$;
 comment on function onceward.find_jobs(text[], text, text, text, text, text, text, timestamptz, timestamptz, uuid, integer, integer) is
@@ -108,14 +108,14 @@ begin
         where (p_states is null or p_states && array['scheduled', 'ready', 'running', 'blocked', 'dead_letter'])
           and j.id >= coalesce(onceward.id_at(p_since), '00000000-0000-0000-0000-000000000000')
           and j.id < least(onceward.id_at(p_until), 'ffffffff-ffff-ffff-ffff-ffffffffffff')
-        order by j.id desc limit p_scan)
+        order by j.id desc limit greatest(p_scan, 0))
       union all
       (select a.id, a.tenant, a.lane, a.task, a.state, a.key, a.last_error from onceward.archive_private as a
         where (p_states is null or p_states && array['done', 'cancelled', 'resolved'])
           and a.id >= coalesce(onceward.id_at(p_since), '00000000-0000-0000-0000-000000000000')
           and a.id < least(onceward.id_at(p_until), 'ffffffff-ffff-ffff-ffff-ffffffffffff')
-        order by a.id desc limit p_scan)
-      order by id desc limit p_scan
+        order by a.id desc limit greatest(p_scan, 0))
+      order by id desc limit greatest(p_scan, 0)
     ) as f;
 end;
 $$;
@@ -146,16 +146,16 @@ begin
         where (p_states is null or p_states && array['scheduled', 'ready', 'running', 'blocked', 'dead_letter'])
           and j.id >= coalesce(onceward.id_at(p_since), '00000000-0000-0000-0000-000000000000')
           and j.id < least(p_before, onceward.id_at(p_until), 'ffffffff-ffff-ffff-ffff-ffffffffffff')
-        order by j.id desc limit p_scan)
+        order by j.id desc limit greatest(p_scan, 0))
       union all
       (select a.id from onceward.archive_private as a
         where (p_states is null or p_states && array['done', 'cancelled', 'resolved'])
           and a.id >= coalesce(onceward.id_at(p_since), '00000000-0000-0000-0000-000000000000')
           and a.id < least(p_before, onceward.id_at(p_until), 'ffffffff-ffff-ffff-ffff-ffffffffffff')
-        order by a.id desc limit p_scan)
+        order by a.id desc limit greatest(p_scan, 0))
     ) as f
    order by f.id desc
-  offset greatest(p_scan - 1, 0) limit 1);
+  offset greatest(p_scan, 1) - 1 limit 1);
 end;
 $$;
 comment on function onceward.scan_end(text[], timestamptz, timestamptz, uuid, integer) is
@@ -186,13 +186,13 @@ create or replace function onceward.activity(p_minutes integer default 60, p_pag
   set search_path = pg_catalog, pg_temp
 as $$
 declare
-  v_from  timestamptz := date_trunc('minute', onceward.now()) - make_interval(mins => p_minutes - 1);
+  v_from  timestamptz := date_trunc('minute', onceward.now()) - make_interval(mins => least(greatest(p_minutes, 1), 1440) - 1);
   v_first uuid := onceward.id_at(onceward.now() - interval '25 hours');
   v_ended real;
   v_tries real;
 begin
-  select least(100, 100.0 * p_pages / greatest(sum(pg_relation_size(i.inhrelid)) filter (where c.relname like 'archive%') / 8192, 1)),
-         least(100, 100.0 * p_pages / greatest(sum(pg_relation_size(i.inhrelid)) filter (where c.relname like 'attempt%') / 8192, 1))
+  select least(100, 100.0 * greatest(p_pages, 1) / greatest(sum(pg_relation_size(i.inhrelid)) filter (where c.relname like 'archive%') / 8192, 1)),
+         least(100, 100.0 * greatest(p_pages, 1) / greatest(sum(pg_relation_size(i.inhrelid)) filter (where c.relname like 'attempt%') / 8192, 1))
     into v_ended, v_tries
     from pg_inherits as i join pg_class as c on c.oid = i.inhrelid
    where i.inhparent in ('onceward.archive_private'::regclass, 'onceward.attempt_private'::regclass)

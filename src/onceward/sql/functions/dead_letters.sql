@@ -183,6 +183,9 @@ declare
   v_name text;
   v_was  text := (select t.resolve_check from onceward.task_private as t where t.name = p_task);
 begin
+  if p_task is null or length(p_task) not between 1 and 200 or p_task ~ '[^A-Za-z0-9_.:/-]' then
+    perform onceward.bad_argument('task', p_task, 'must be 1 to 200 letters, digits or . _ : / -');
+  end if;
   select format('%I.%I', n.nspname, p.proname) into v_name
     from pg_proc as p
     join pg_namespace as n on n.oid = p.pronamespace

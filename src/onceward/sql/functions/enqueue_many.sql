@@ -177,6 +177,8 @@ as $$
 declare
   v_expires timestamptz := onceward.key_expiry(p_window);
   v_hashes  bytea[];
+  v_taken   integer;
+  v_stale   boolean := false;
   v_bad     record;
   v_one     record;
   v_held    uuid[];
@@ -185,13 +187,11 @@ begin
   if found then
     perform onceward.check_key(v_bad.key);
   end if;
-  select array_agg(sha256(convert_to(u.payload::text, 'UTF8')) order by u.i) into v_hashes
-    from unnest(p_payloads) with ordinality as u (payload, i);
+  v_hashes := array(select sha256(convert_to(u.payload::text, 'UTF8')) from unnest(p_payloads) as u (payload));
   loop
     -- A round that has to be repeated gives its keys back first: taking more while holding some would break the order.
     begin
-      if exists (select from onceward.key_private as e
-                  where e.tenant = p_tenant and e.task = p_task and e.key = any (p_keys) and e.expires_at <= onceward.now()) then
+      if v_stale then
         -- One after the other: to remove all expired keys first and insert afterwards would break the order.
         for v_one in
           select distinct on (b.key) b.key, b.job_id, b.hash
@@ -214,6 +214,16 @@ begin
                  order by b.key, b.i) as u
          order by u.key
             on conflict do nothing;
+        get diagnostics v_taken = row_count;
+        -- Every job has a key, no two the same, and nobody had one of them: mostly so, and nothing is left to be asked.
+        if v_taken = cardinality(p_keys) then
+          return p_job_ids;
+        end if;
+        if exists (select from onceward.key_private as e
+                    where e.tenant = p_tenant and e.task = p_task and e.key = any (p_keys) and e.expires_at <= onceward.now()) then
+          v_stale := true;
+          raise exception 'some keys have expired' using errcode = 'ZZ000';
+        end if;
       end if;
 
       -- A subquery for each, here and below: joined, the planner compares every key with every other

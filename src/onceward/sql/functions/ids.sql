@@ -35,7 +35,8 @@ create or replace function onceward.id_at(p_at timestamptz)
   language sql immutable strict
   set search_path = pg_catalog, pg_temp
 as $$
-  select (lpad(to_hex(greatest(floor(extract(epoch from p_at) * 1000)::bigint, 0)), 12, '0')
+  -- Within what 48 bits of milliseconds can say; infinity is one of the ends.
+  select (lpad(to_hex(floor(least(greatest(extract(epoch from p_at) * 1000, 0), 281474976710655))::bigint), 12, '0')
           || '00000000000000000000')::uuid
 $$;
 comment on function onceward.id_at(timestamptz) is 'The smallest id that a job created at this moment can have.';

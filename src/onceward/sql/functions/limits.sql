@@ -69,6 +69,9 @@ begin
   if jsonb_typeof(p_limits) is distinct from 'array' then
     perform onceward.bad_argument('limits', p_limits::text, 'must be a list of limits');
   end if;
+  for v_limit in select l from jsonb_array_elements(p_limits) as l where jsonb_typeof(l) <> 'object' limit 1 loop
+    perform onceward.bad_argument('limits', v_limit::text, 'must each be a JSON object');
+  end loop;
   for v_limit in
     select l from jsonb_array_elements(p_limits) as l
      where not p_only_new or not exists (select from onceward.limit_private as k where k.name = l ->> 'name')

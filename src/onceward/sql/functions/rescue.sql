@@ -91,6 +91,12 @@ begin
     v_error := onceward.error_record(p_job.task, 'LeaseExpired',
       format('worker %s stopped renewing its lease during attempt %s', p_job.worker_id, p_job.attempt), 'lost_worker', null);
   end if;
+  if onceward.keeps_its_try(p_job) then
+    perform onceward.record_attempt(p_job, 'rescued', v_error, onceward.now());
+    perform onceward.end_attempt(p_job, 'rescued', 'ready', null, v_error);
+    update onceward.job_private as j set attempt = j.attempt - 1 where j.id = p_job.id;
+    return 'ready';
+  end if;
   if p_job.attempt >= p_job.max_attempts then
     perform onceward.record_attempt(p_job, 'dead_letter', v_error, null);
     perform onceward.end_attempt(p_job, 'dead_letter', 'dead_letter', null, v_error);
@@ -100,4 +106,17 @@ begin
   perform onceward.end_attempt(p_job, 'rescued', 'ready', null, v_error);
   return 'ready';
 end;
+$$;
+
+-- The tries of a delivery and the waits between them are for its receiver, who has no part in the death of a worker: such a
+-- try is given back, ten times.  Not the last one once it has begun: it may have arrived, and a person is told at once.
+create or replace function onceward.keeps_its_try(p_job onceward.job_private)
+  returns boolean
+  language sql stable
+  set search_path = pg_catalog, pg_temp
+as $$
+  select p_job.task = 'onceward.deliver'
+     and exists (select from onceward.delivery_private as d
+                  where d.id = p_job.id and (d.state = 'pending' or p_job.attempt < p_job.max_attempts))
+     and (select count(*) from onceward.attempt_private as a where a.job_id = p_job.id and a.outcome = 'rescued') < 10
 $$;

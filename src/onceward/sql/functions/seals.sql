@@ -44,6 +44,9 @@ declare
   v_part record;
 begin
   perform onceward.check_limit(p_limit);
+  if p_every is null or p_every not between interval '0' and interval '1 year' then
+    perform onceward.bad_argument('every', p_every::text, 'must be between 0 and 1 year');
+  end if;
   seals := 0;
   entries := 0;
   more := false;

@@ -41,20 +41,27 @@ OncewardError
 ├── JobFailed                   client.wait() found the job dead or cancelled
 ├── EventTimeout                job.wait_event() gave up
 ├── JobsFailed                  job.join() found jobs that failed
+├── TemporaryFailure            raised by handlers: retry, after the time that it names
 └── PermanentFailure            raised by handlers: do not retry
     └── StepsChanged            the handler lacks steps that an earlier attempt has done
 """
 
 from __future__ import annotations
 
-import sys
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+from typing import ClassVar
 
-if TYPE_CHECKING:
-    from typing import TypeGuard
-
-    import psycopg
+__all__ = [
+    "BY_SQLSTATE", "AuditIsAppendOnly", "AuditNotExported", "CannotConnect", "CheckFailed", "CheckOver",
+    "ConnectionLost", "DriverError", "EnqueueRejected", "EventTimeout", "HoldOver", "InvalidArgument",
+    "InvalidPayload", "InvalidWorkflow", "JobFailed", "JobsFailed", "KeyConflict", "LeaseLost", "LimitTooSmall",
+    "NoRoom", "NotAllowed", "NotInstalled", "OncewardError", "PayloadTooLarge", "PermanentFailure", "RateLimited",
+    "ResultTooLarge", "RunHeld", "SignInRefused", "StepsChanged", "TemporaryFailure", "UnknownAlert",
+    "UnknownChannel", "UnknownEntry", "UnknownJob", "UnknownLane", "UnknownLimit", "UnknownMonitor",
+    "UnknownOperator", "UnknownSchedule", "UnknownTask", "UnknownToken", "WaitTimeout", "WorkerExpired",
+    "WrongState", "WrongTenant", "connection_lost", "driver_error", "from_database", "is_busy",
+    "is_connection_trouble", "is_pooler_trouble", "shown",
+]  # fmt: skip
 
 
 def shown(value: object, most: int = 60) -> str:
@@ -89,11 +96,14 @@ class OncewardError(Exception):
         return "\n".join(lines)
 
     def __reduce__(self) -> tuple[object, ...]:
-        return (_rebuild, (type(self), self.message, self.detail, self.hint))
+        return (_rebuild, (type(self), self.args, self.__dict__))
 
 
-def _rebuild(kind: type[OncewardError], message: str, detail: str | None, hint: str | None) -> OncewardError:
-    return kind(message, detail=detail, hint=hint)
+def _rebuild(kind: type[OncewardError], args: tuple[object, ...], state: dict[str, object]) -> OncewardError:
+    # Not by calling it: a subclass takes what it likes.
+    error = kind.__new__(kind, *args)
+    error.__dict__.update(state)
+    return error
 
 
 class LeaseLost(OncewardError):
@@ -225,15 +235,6 @@ class RateLimited(OncewardError):
         self.retry_after = retry_after
         self.limit = limit
 
-    def __reduce__(self) -> tuple[object, ...]:
-        return (_rebuild_limited, (self.message, self.retry_after, self.limit, self.detail, self.hint))
-
-
-def _rebuild_limited(
-    message: str, retry_after: timedelta, limit: str | None, detail: str | None, hint: str | None
-) -> RateLimited:
-    return RateLimited(message, retry_after=retry_after, limit=limit, detail=detail, hint=hint)
-
 
 class AuditIsAppendOnly(OncewardError):
     """The audit log is append-only."""
@@ -331,8 +332,44 @@ class JobsFailed(OncewardError):
     """Jobs that this one waited for have failed."""
 
 
+class TemporaryFailure(OncewardError):
+    """The job cannot succeed now, and may later."""
+
+    # What the attempt is recorded under.  A subclass may have its own.
+    category: str = "temporary"
+
+    def __init__(
+        self,
+        message: str | None = None,
+        *,
+        retry_after: timedelta | None = None,
+        category: str | None = None,
+        detail: str | None = None,
+        hint: str | None = None,
+    ) -> None:
+        """`retry_after` is the wait before the next attempt; without it, the retry policy of the job says."""
+        super().__init__(message, detail=detail, hint=hint)
+        self.retry_after = retry_after
+        if category is not None:
+            self.category = category
+
+
 class PermanentFailure(OncewardError):
     """The job cannot succeed, however often it is tried."""
+
+    category: str = "permanent"
+
+    def __init__(
+        self,
+        message: str | None = None,
+        *,
+        category: str | None = None,
+        detail: str | None = None,
+        hint: str | None = None,
+    ) -> None:
+        super().__init__(message, detail=detail, hint=hint)
+        if category is not None:
+            self.category = category
 
 
 class StepsChanged(PermanentFailure):
@@ -349,95 +386,13 @@ BY_SQLSTATE: dict[str, type[OncewardError]] = {
     if cls.sqlstate is not None
 }  # fmt: skip
 
-
-class DriverError(NamedTuple):
-    """The parts of a driver's error that PostgreSQL has sent."""
-
-    sqlstate: str
-    message: str
-    detail: str | None
-    hint: str | None
-
-
-def driver_error(error: BaseException) -> DriverError | None:
-    """What PostgreSQL said, from psycopg or asyncpg, also when SQLAlchemy or Django has wrapped it."""
-    seen: BaseException | None = error
-    while seen is not None:
-        state = getattr(seen, "sqlstate", None)
-        if isinstance(state, str):
-            diag = getattr(seen, "diag", seen)  # psycopg keeps the parts in diag, asyncpg on the error
-            return DriverError(
-                state,
-                getattr(diag, "message_primary", None) or getattr(diag, "message", None) or str(seen),
-                getattr(diag, "message_detail", None) or getattr(diag, "detail", None),
-                getattr(diag, "message_hint", None) or getattr(diag, "hint", None),
-            )
-        seen = getattr(seen, "orig", None) or seen.__cause__
-    return None
-
-
-def from_database(error: BaseException) -> OncewardError | None:
-    """The Onceward error behind a driver's error."""
-    found = driver_error(error)
-    if found is None:
-        return None
-    state, message, detail, hint = found
-    if state in BY_SQLSTATE:
-        return BY_SQLSTATE[state](message, detail=detail, hint=hint)
-    # Raised by the first call against a database without the schema, or with an older one.
-    missing = {"3F000", "42883", "42P01"}
-    if state in missing and "onceward" in message:
-        return NotInstalled(
-            message,
-            detail="The schema onceward is missing in this database, or older than this version of Onceward.",
-            hint='Install or upgrade it with "onceward db upgrade".',
-        )
-    return None
-
-
-def _is_psycopg(error: BaseException, *kinds: str) -> TypeGuard[psycopg.Error]:
-    """Whether the driver has raised it.  Nobody can have, in a program that has not loaded the driver."""
-    driver: Any = sys.modules.get("psycopg")
-    return driver is not None and isinstance(
-        error, tuple(getattr(driver, kind) for kind in kinds or ("Error",))
-    )
-
-
-def is_pooler_trouble(error: BaseException) -> bool:
-    """Whether a pooler has handed us a session that does not know our prepared statements.  Nothing was executed."""
-    return _is_psycopg(error) and error.sqlstate in {"26000", "42P05"}
-
-
-def is_busy(error: BaseException) -> bool:
-    """Whether somebody else has a row locked that the call needs.  Nothing was executed; later it may pass."""
-    return _is_psycopg(error) and error.sqlstate == "55P03"
-
-
-def connection_lost(error: BaseException) -> ConnectionLost | None:
-    """The error for a call whose connection broke, or None when that is not what happened."""
-    if _is_psycopg(error):
-        state = error.sqlstate
-        if not is_connection_trouble(error) or (
-            state is not None and state[:2] != "08" and state[:3] != "57P"
-        ):
-            return None
-    elif not isinstance(error, (OSError, TimeoutError)):
-        return None
-    return ConnectionLost(
-        "the connection to the database was lost",
-        detail=" ".join(str(error).split()) or type(error).__name__,
-        hint="What was not confirmed may or may not have happened. With a key, enqueue can be repeated safely.",
-    )
-
-
-def is_connection_trouble(error: BaseException) -> bool:
-    """Whether the same call may pass on a new connection."""
-    if isinstance(error, (OSError, TimeoutError, CannotConnect, ConnectionLost)):
-        return True
-    if not _is_psycopg(error):
-        return False
-    state = error.sqlstate
-    if state is None:
-        return _is_psycopg(error, "OperationalError", "InterfaceError")
-    # 08 connection, 57P shutdown, 53 resources (disk full, too many connections), 40 deadlock or serialization, 25006 standby
-    return state[:2] in {"08", "53", "40"} or state[:3] == "57P" or state in {"57014", "25006"}
+# Last, because drivers' errors are translated into the classes above.
+from onceward.errors.drivers import (  # noqa: E402 - see above
+    DriverError,
+    connection_lost,
+    driver_error,
+    from_database,
+    is_busy,
+    is_connection_trouble,
+    is_pooler_trouble,
+)
