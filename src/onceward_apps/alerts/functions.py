@@ -24,6 +24,7 @@ import psycopg
 from onceward import AsyncClient, Job
 from onceward.errors import InvalidArgument
 from onceward.registry import nearest_hint
+from onceward_apps.alerts.settings import Settings
 
 Connection = psycopg.AsyncConnection[Any]
 Result = dict[str, Any]
@@ -61,6 +62,7 @@ class Context:
 
     job: Job
     client: AsyncClient
+    settings: Settings
     # What the caller asked for beside the window; part of the lock key.
     entity: Mapping[str, Any]
 
@@ -108,6 +110,15 @@ class Functions(dict[str, Function]):
         if added.name in self:
             raise InvalidArgument(f'function "{added.name}" is registered twice')
         self[added.name] = added
+
+    def chain(self, first: Function) -> list[str]:
+        """The names of those that run after it, one after the other."""
+        names: list[str] = []
+        then = first.then
+        while then is not None and then not in names:
+            names.append(then)
+            then = self[then].then
+        return names
 
     def hint(self, name: str) -> str:
         return nearest_hint(name, self) or f"Known functions: {', '.join(sorted(self))}."
