@@ -81,9 +81,7 @@ class BigQuery:
         sql, parameters = statement(self._settings, at)
         answer = await asyncio.to_thread(self._warehouse.query, sql, parameters)
         settings = self._settings
-        rows = [
-            Row(f"row with {settings.key} {row.get(settings.key)!r:.100}", row) for row in answer.rows
-        ]
+        rows = [Row(f"row with {settings.key} {row.get(settings.key)!r:.100}", row) for row in answer.rows]
         at = at.seen(row.get(settings.changed) for row in answer.rows)
         more = len(rows) >= settings.page_size
         if more:
@@ -156,7 +154,9 @@ class GoogleWarehouse:
             )
         except GoogleAuthError as error:
             raise Misconfigured(
-                "BigQuery has no credentials", detail=f"{error!s:.300}", hint="Set GOOGLE_APPLICATION_CREDENTIALS."
+                "BigQuery has no credentials",
+                detail=f"{error!s:.300}",
+                hint="Set GOOGLE_APPLICATION_CREDENTIALS.",
             ) from None
 
     def query(self, sql: str, parameters: Mapping[str, tuple[str, Any]]) -> Answer:

@@ -8,7 +8,7 @@ cursors are compared before they are set, so repeating changes nothing, and two 
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import partial
@@ -17,7 +17,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from onceward import LeaseLost, OncewardError, logs
-from onceward.errors import RateLimited
+from onceward.errors import RateLimited, shown
 from onceward_apps.alerts.functions import Context, Result, Tenant
 from onceward_apps.alerts.sync import store
 from onceward_apps.alerts.sync.access import Access
@@ -26,12 +26,14 @@ from onceward_apps.alerts.sync.columns import check_columns
 from onceward_apps.alerts.sync.files import CsvFiles, CsvSettings, FileSettings, ParquetFiles
 from onceward_apps.alerts.sync.http import HttpApi, HttpSettings
 from onceward_apps.alerts.sync.model import Misconfigured, Reader, Source, SourceError
-from onceward_apps.alerts.sync.store import Connection
+from onceward_apps.alerts.sync.store import STEPS, Connection
 from onceward_apps.alerts.sync.targets import MOST_TOLD, Settings, mapped
 
 log = logs.get("onceward_apps.alerts.sync")
 # Of one source in one run; the next run goes on.
 MOST_PAGES = 500
+# Steps are named after it.
+LONGEST_NAME = 100
 KINDS: dict[str, type[Settings]] = {
     "csv": CsvSettings,
     "parquet": FileSettings,
@@ -89,20 +91,22 @@ async def sync(context: Context, tenant: Tenant, function: str) -> Result:
 
     Raises RateLimited when that is all that went wrong, so that waiting uses up no attempt, and SourcesFailed otherwise.
     """
-    tallies = await _done_before(context)
+    looked: list[store.Look] = []
 
-    async def look(connection: Connection) -> dict[str, Any]:
-        now, found = await store.sources(connection, function)
-        return {"now": now.isoformat(), "sources": [_as_json(source) for source in found]}
+    async def look(connection: Connection) -> int:
+        looked.append(await store.look(connection, function, context.job.id))
+        return len(looked[0].sources)
 
-    # Looked at anew by every attempt, so that settings that were mended count.
-    looked = await context.transaction(f"sources, claim {context.job.epoch}", look)
-    now = datetime.fromisoformat(looked["now"])
+    # Under a name of its own in every attempt, so that settings that were mended count.
+    await context.transaction(f"{STEPS}sources, claim {context.job.epoch}", look)
+    (found,) = looked
+    tallies = await _done_before(context, found.done)
+    opening = partial(open_source, tenant=tenant.slug, now=found.now)
     failures: dict[str, Exception] = {}
-    for source in map(_from_json, looked["sources"]):
+    for source in found.sources:
         tally = tallies.setdefault(source.name, Tally())
         try:
-            await _sync_one(context, source, tally, partial(open_source, tenant=tenant.slug, now=now))
+            await _sync_one(context, source, tally, opening)
         except LeaseLost:
             raise
         except Exception as error:
@@ -112,7 +116,7 @@ async def sync(context: Context, tenant: Tenant, function: str) -> Result:
             failures[source.name] = error
             log.warning("sync_source_failed", tenant=tenant.slug, source=source.name, error=str(error))
     if failures:
-        raise _together(failures, len(looked["sources"]))
+        raise _together(failures, len(found.sources))
     return {"sources": {name: tally.answer() for name, tally in tallies.items()}}
 
 
@@ -132,6 +136,10 @@ def open_source(source: Source, settings: Settings, *, tenant: str, now: datetim
 
 def settings_of(source: Source) -> Settings:
     """Raises Misconfigured, which names the setting."""
+    if not source.name.isprintable() or not 1 <= len(source.name) <= LONGEST_NAME:
+        raise Misconfigured(
+            f"name of a source must be 1 to {LONGEST_NAME} printable characters, got {shown(source.name)!r}"
+        )
     if source.kind not in KINDS:
         raise Misconfigured(
             f'kind of source "{source.name}" must be one of {", ".join(KINDS)}, got "{source.kind}"'
@@ -174,26 +182,23 @@ async def _sync_one(context: Context, source: Source, tally: Tally, opening: par
                 )
                 return {**told, "moved": done.moved, "written": done.written, "deleted": done.deleted}
 
-            tally.add(await context.transaction(f"{source.name}, page {tally.pages + 1}", write))
+            tally.add(await context.transaction(f"{STEPS}{source.name}, page {tally.pages + 1}", write))
             source = replace(source, cursor=page.cursor, columns=columns)
             if not page.more:
                 return
 
 
-async def _done_before(context: Context) -> dict[str, Tally]:
+async def _done_before(context: Context, steps: Sequence[str]) -> dict[str, Tally]:
     """What earlier attempts of this run have committed.  Every step is asked for, as the engine expects."""
     tallies: dict[str, Tally] = {}
-    if context.job.epoch == 1:
-        return tallies
 
     async def never(connection: Connection) -> Any:
         raise AssertionError("the step is done")
 
-    for step in sorted(await context.client.steps(context.job.id), key=lambda step: step.seq):
-        if step.state == "done":
-            result = await context.transaction(step.name, never)
-            if "source" in result:
-                tallies.setdefault(result["source"], Tally()).add(result)
+    for name in steps:
+        result = await context.transaction(name, never)
+        if isinstance(result, dict):
+            tallies.setdefault(result["source"], Tally()).add(result)
     return tallies
 
 
@@ -203,28 +208,12 @@ def _together(failures: Mapping[str, Exception], all_sources: int) -> OncewardEr
     if len(waits) == len(failures):
         return RateLimited(f"the source {names} asks to wait", retry_after=max(waits))
     # Without those that only wait: they are read again by the next attempt anyway.
-    name, first = next((name, error) for name, error in failures.items() if not isinstance(error, RateLimited))
+    name, first = next(
+        (name, error) for name, error in failures.items() if not isinstance(error, RateLimited)
+    )
     message = first.message if isinstance(first, OncewardError) else f"{type(first).__name__}: {first}"
     return SourcesFailed(
         f'could not read source "{name}": {message}',
         detail=f"{len(failures)} of {all_sources} sources failed: {names}.  The others were read.",
         hint=first.hint if isinstance(first, SourceError) else None,
     )
-
-
-def _as_json(source: Source) -> dict[str, Any]:
-    return {
-        "id": str(source.id),
-        "name": source.name,
-        "kind": source.kind,
-        "target": source.target,
-        "settings": dict(source.settings),
-        "cursor": source.cursor,
-        "columns": dict(source.columns),
-    }
-
-
-def _from_json(found: Mapping[str, Any]) -> Source:
-    from uuid import UUID
-
-    return Source(**{**found, "id": UUID(found["id"])})

@@ -11,6 +11,7 @@ import csv
 import hashlib
 import time
 from collections.abc import Iterator
+from importlib import import_module
 from pathlib import Path
 from typing import IO, Any, Literal, Self
 
@@ -150,7 +151,9 @@ class CsvFiles(Files):
                 place = f'line {lines.first} of "{path.name}"'
                 if record:
                     if len(record) != len(columns):
-                        raise Unreadable(f"{place} has {len(record)} fields, and the header has {len(columns)}")
+                        raise Unreadable(
+                            f"{place} has {len(record)} fields, and the header has {len(columns)}"
+                        )
                     rows.append(Row(place, dict(zip(columns, record, strict=True))))
                 if len(rows) >= self._settings.page_size:
                     break
@@ -281,8 +284,8 @@ def _head(path: Path, offset: int) -> str:
 
 def _arrow() -> tuple[Any, Any]:
     try:
-        import pyarrow
-        from pyarrow import parquet
+        # Without stubs, and needed only where there are such files.
+        pyarrow, parquet = import_module("pyarrow"), import_module("pyarrow.parquet")
     except ImportError:
         raise Unreadable(
             "Parquet needs the package pyarrow", hint='Install it with pip install "onceward[apps]".'

@@ -31,7 +31,7 @@ class HttpSettings(Settings):
     # Where the rows are in the answer, as orders or data.items; empty: the answer is the list.
     items: str = ""
     # Parameters that every first page has beside those below.
-    parameters: dict[str, str] = {}
+    parameters: dict[str, str] = Field(default_factory=dict)
     since_parameter: str = "updated_at_min"
     limit_parameter: str = "limit"
     paging: Literal["link", "cursor"] = "link"
@@ -95,7 +95,10 @@ class HttpApi:
 
     async def _get(self, at: Pass) -> tuple[int, httpx.Headers, bytes]:
         settings = self._settings
-        url, parameters = settings.url, {**settings.parameters, settings.limit_parameter: str(settings.page_size)}
+        url, parameters = (
+            settings.url,
+            {**settings.parameters, settings.limit_parameter: str(settings.page_size)},
+        )
         begins = at.begins(settings.overlap)
         if begins is not None:
             parameters[settings.since_parameter] = begins.isoformat().replace("+00:00", "Z")
@@ -110,7 +113,9 @@ class HttpApi:
                 async for part in response.aiter_bytes():
                     body += part
                     if len(body) > MOST_BYTES:
-                        raise Unreadable(f"a page is larger than {MOST_BYTES} bytes", hint="Set a smaller page_size.")
+                        raise Unreadable(
+                            f"a page is larger than {MOST_BYTES} bytes", hint="Set a smaller page_size."
+                        )
                 return response.status_code, response.headers, bytes(body)
         except httpx.HTTPError as error:
             # Its text may hold the address with its parameters.
@@ -125,7 +130,11 @@ class HttpApi:
             )
         if status >= 500 or status in {408, 425}:
             raise Unavailable(f"the source answers with HTTP {status}")
-        hint = "Look at the secret that the source uses." if status in {401, 403} else "Look at the source's url."
+        hint = (
+            "Look at the secret that the source uses."
+            if status in {401, 403}
+            else "Look at the source's url."
+        )
         raise Refused(f"the source answers with HTTP {status}", hint=hint)
 
     def _next(self, headers: httpx.Headers, answer: Any) -> str | None:

@@ -14,6 +14,8 @@ from psycopg.types.json import Jsonb
 from onceward_apps.alerts.sync.model import Cursor, Source
 
 Connection = psycopg.AsyncConnection[Any]
+# How the names of this package's steps begin.
+STEPS = "sync: "
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,16 +26,30 @@ class Written:
     deleted: int
 
 
-async def sources(connection: Connection, function: str) -> tuple[datetime, list[Source]]:
-    """What is to be read, and the engine's time."""
+@dataclass(frozen=True, slots=True)
+class Look:
+    """What a run begins with."""
+
+    # The engine's time.
+    now: datetime
+    sources: list[Source]
+    # Steps that earlier attempts of this run have done, in their order.
+    done: list[str]
+
+
+async def look(connection: Connection, function: str, job_id: UUID) -> Look:
     cursor = await connection.execute(
         "select id, name, kind, target, settings, cursor, columns from alerts.sync_sources_of(%s)", [function]
     )
     found = [Source(*row) for row in await cursor.fetchall()]
-    cursor = await connection.execute("select onceward.now()")
+    cursor = await connection.execute(
+        "select onceward.now(), array(select s.name from onceward.steps as s"
+        "  where s.job_id = %s and s.state = 'done' and s.name like %s order by s.seq)",
+        [job_id, f"{STEPS}%"],
+    )
     row = await cursor.fetchone()
     assert row is not None
-    return row[0], found
+    return Look(row[0], found, row[1])
 
 
 async def write_page(

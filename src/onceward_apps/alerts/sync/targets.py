@@ -38,7 +38,7 @@ TARGETS: dict[str, dict[str, TargetField]] = {
         "status": TargetField(values.text, required=False, default="paid"),
     },
     "metric_values": {
-        "metric_code": TargetField(values.text),
+        "metric_code": TargetField(values.code),
         "observed_at": TargetField(values.timestamp),
         "external_object_id": TargetField(values.text, required=False, default=""),
         "value": TargetField(values.measure),
@@ -79,7 +79,9 @@ class Settings(BaseModel):
         unknown = (set(self.columns) | set(self.constants)) - set(TARGETS[self.target])
         if unknown:
             known = ", ".join(TARGETS[self.target])
-            raise ValueError(f"{self.target} has no field {', '.join(sorted(unknown))}; its fields are {known}")
+            raise ValueError(
+                f"{self.target} has no field {', '.join(sorted(unknown))}; its fields are {known}"
+            )
         if self.extra and self.target != "orders":
             raise ValueError("extra columns are kept with orders only")
         return self
@@ -153,7 +155,9 @@ def _mapped(row: Mapping[str, Any], settings: Settings) -> dict[str, Any]:
     if gone:
         made["gone"] = True
     elif settings.extra:
-        made["extra"] = {column: _fit(column, values.plain, look_up(row, column)) for column in settings.extra}
+        made["extra"] = {
+            column: _fit(column, values.plain, look_up(row, column)) for column in settings.extra
+        }
     return made
 
 
@@ -166,7 +170,13 @@ def _field(name: str, row: Mapping[str, Any], settings: Settings) -> Any:
         return field.default
     read = _fit(column, field.read, value)
     # As JSON, in which a number keeps its digits only as a text.
-    return read if isinstance(read, float | str) else read.isoformat() if hasattr(read, "isoformat") else str(read)
+    return (
+        read
+        if isinstance(read, float | str)
+        else read.isoformat()
+        if hasattr(read, "isoformat")
+        else str(read)
+    )
 
 
 def _fit(column: str, read: values.Reading, value: object) -> Any:

@@ -18,6 +18,7 @@ from onceward.errors import shown
 MOST_DIGITS = 38
 LONGEST_TEXT = 10_000
 _NUMBER = re.compile(r"[+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]{1,6})?")
+_CODE = re.compile(r"[a-z0-9][a-z0-9_.-]{0,99}")
 _UNWRITABLE = re.compile("[\x00\ud800-\udfff]")
 
 
@@ -55,7 +56,9 @@ def text(value: object) -> str:
             found = value
         case float() if not value.is_integer():
             raise Unfit(f"must be a text, got the number {value}")
-        case Decimal() if not value.is_finite() or value != value.to_integral_value() or value.adjusted() > MOST_DIGITS:
+        case Decimal() if (
+            not value.is_finite() or value != value.to_integral_value() or value.adjusted() > MOST_DIGITS
+        ):
             raise Unfit(f"must be a text, got the number {shown(value)}")
         case int() | float() | Decimal():
             found = str(int(value))
@@ -69,6 +72,14 @@ def text(value: object) -> str:
         raise Unfit(f"must not contain NUL or lone surrogates, got {shown(found)!r}")
     if len(found) > LONGEST_TEXT:
         raise Unfit(f"must be at most {LONGEST_TEXT} characters, got {len(found)}")
+    return found
+
+
+def code(value: object) -> str:
+    """The code of a metric, as alerts.metric_definitions takes it."""
+    found = text(value)
+    if not _CODE.fullmatch(found):
+        raise Unfit(f"must be at most 100 of a-z, 0-9, _, . and -, got {shown(found)!r}")
     return found
 
 
