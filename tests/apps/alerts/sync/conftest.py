@@ -1,9 +1,11 @@
 from __future__ import annotations
 
 import json
+import secrets
 
 import pytest
 
+from onceward_apps.alerts import store
 from tests.apps.alerts.place import NORTH
 from tests.apps.alerts.sync.shop import COLUMNS, Shop
 
@@ -70,16 +72,16 @@ class Syncs:
         assert status == "completed", (status, error)
         return result["sources"]
 
-    def failed(self, tenant: str = NORTH, function: str = FUNCTION) -> str:
-        """A run that gives up; its error.  Nothing is among the sync errors before."""
+    def refused(self, tenant: str = NORTH, function: str = FUNCTION) -> str:
+        """A run whose first attempt fails; its error.  It waits for its retry, and is no sync error yet."""
         job_id = self.begin(tenant, function)
         self.place.work()
-        for wait in ("1 s", "5 s", "25 s"):
-            assert self.errors(job_id) == []
-            self.place.clock.advance(wait)
-            self.place.work()
-        ((code, message),) = self.errors(job_id)
-        assert code == "MAX_RETRIES_EXCEEDED"
+        ((state, message),) = self.place.rows(
+            "select j.state, a.message from onceward.jobs as j join onceward.attempts as a on a.job_id = j.id where j.id = %s",
+            job_id,
+        )
+        assert state == "scheduled"
+        assert self.errors(job_id) == []
         return message
 
     def errors(self, job_id):
@@ -102,6 +104,22 @@ class Syncs:
     def versions(self):
         """The physical rows: a row that was written anew, even with the same values, is another one."""
         return self.place.rows("select order_id, ctid::text, xmin::text from alerts.orders order by 1")
+
+
+@pytest.fixture(scope="session")
+def alerts_template(onceward_server):
+    """The schema, installed once."""
+    template = onceward_server.clone()
+    store.install(template.dsn)
+    yield template
+    onceward_server.drop(template)
+
+
+@pytest.fixture
+def onceward_database(onceward_server, alerts_template):
+    database = onceward_server.create(f"sync_{secrets.token_hex(4)}", template=alerts_template.name)
+    yield database.dsn
+    onceward_server.drop(database)
 
 
 @pytest.fixture
