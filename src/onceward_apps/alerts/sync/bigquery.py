@@ -8,14 +8,15 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any, Literal, Protocol, Self
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
-from onceward.errors import RateLimited
+from onceward.errors import RateLimited, shown
 from onceward_apps.alerts.sync import values
 from onceward_apps.alerts.sync.model import Cursor, Misconfigured, Page, Refused, Row, Unavailable
 from onceward_apps.alerts.sync.passes import Pass
@@ -45,6 +46,13 @@ class BigQuerySettings(Settings):
     most_bytes_billed: int = Field(default=10 * 1024**3, ge=1)
     page_size: int = Field(default=1000, ge=1, le=10_000)
     overlap: timedelta = timedelta(minutes=90)
+
+    @model_validator(mode="after")
+    def _changed_is_a_name(self) -> BigQuerySettings:
+        # It stands in the statement.
+        if not re.fullmatch(_PART, self.changed):
+            raise ValueError(f"the column by which rows are read must be a name, got {shown(self.changed)!r}")
+        return self
 
 
 @dataclass(frozen=True, slots=True)

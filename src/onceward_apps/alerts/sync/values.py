@@ -103,7 +103,7 @@ def number(value: object) -> Decimal:
         raise Unfit(f"must be a finite number, got {value}")
     if found and (abs(found.adjusted()) > MOST_DIGITS or len(found.as_tuple().digits) > MOST_DIGITS):
         raise Unfit(f"must have at most {MOST_DIGITS} digits, got {shown(value)}")
-    return found + 0 if found else Decimal(0)
+    return found or Decimal(0)
 
 
 def measure(value: object) -> float:
