@@ -49,7 +49,7 @@ def test_the_commands_are_those_that_are_promised():
             "lane set", "lane share", "lane bounds",
             "audit", "audit list", "audit show", "audit status", "audit seal", "audit verify", "audit checkpoint", "audit proof",
             "audit keygen", "audit drop",
-            "demo", "bench",
+            "new", "new function", "demo", "bench",
         )
     }  # fmt: skip
 

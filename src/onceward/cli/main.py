@@ -33,6 +33,7 @@ from onceward.cli import (
     limit,
     metrics,
     monitor,
+    new,
     operator,
     output,
     retention,
@@ -59,7 +60,7 @@ class Root(Group):
     order: ClassVar[tuple[str, ...]] = (
         "db", "doctor", "operator", "token", "up", "worker", "workers", "web", "metrics", "job", "step", "workflow", "event",
         "lane", "limit", "schedule", "run", "dead-letter", "delivery", "monitor", "alert", "channel", "audit", "retention",
-        "legal-hold", "demo", "bench",
+        "legal-hold", "new", "demo", "bench",
     )  # fmt: skip
 
     def list_commands(self, ctx: Any) -> list[str]:
@@ -100,6 +101,7 @@ app.add_typer(alert.app, name="alert", rich_help_panel=LOOK)
 app.add_typer(channel.app, name="channel", rich_help_panel=LOOK)
 app.add_typer(retention.app, name="retention", rich_help_panel=LOOK)
 app.add_typer(legal_hold.app, name="legal-hold", rich_help_panel=LOOK)
+app.add_typer(new.app, name="new", rich_help_panel=TRY)
 app.command("demo", cls=Command, rich_help_panel=TRY)(demo.demo)
 app.command("bench", cls=Command, rich_help_panel=TRY)(bench.bench)
 

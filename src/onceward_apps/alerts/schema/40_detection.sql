@@ -1,0 +1,178 @@
+-- Detection: all rules of a tenant in one statement.
+-- Values are read once for each metric, period and span of time that rules ask for, by the end of the metric's index;
+-- the number of rules and the length of the history cost nothing there.
+
+create or replace function alerts.detect(p_as_of timestamptz, p_date date, p_job_id uuid default null)
+  returns table (rules integer, evaluated bigint, firing bigint, created bigint)
+  language plpgsql security definer
+  set search_path = pg_catalog, pg_temp
+  set jit = off
+  -- A table that was just filled has no statistics; the index is right whatever they say.
+  set enable_seqscan = off
+as $$
+declare
+  v_tenant alerts.tenants := alerts.acting_tenant();
+begin
+  return query
+  with rule as materialized (
+    select c.*, extract(epoch from c.period) as seconds,
+           extract(epoch from c.period) * case c.kind when 'change' then 2 when 'trend' then c.periods else 1 end as span
+      from alerts.alert_configs as c
+     where c.tenant_id = v_tenant.id and c.enabled
+  ), asked as materialized (
+    select distinct r.metric_code, r.seconds, r.span from rule as r where r.kind <> 'missing'
+  ), measured as materialized (
+    select a.metric_code, a.seconds, a.span, m.*
+      from asked as a
+     cross join lateral alerts.measure(v_tenant.id, a.metric_code, p_as_of, a.seconds, a.span) as m
+  ), compared as (
+    select r.id, m.external_object_id,
+           case r.kind
+             when 'threshold' then m.now_as[alerts.place(r.aggregate)]
+             when 'change' then 100 * (m.now_as[alerts.place(r.aggregate)] - m.before_as[alerts.place(r.aggregate)])
+                                / nullif(abs(m.before_as[alerts.place(r.aggregate)]), 0)
+             else 100 * m.slope * r.seconds / nullif(abs(m.mean), 0) end as value,
+           m.now_as[alerts.place(r.aggregate)] as observed,
+           case r.kind when 'change' then m.before_as[alerts.place(r.aggregate)] else r.threshold end as reference
+      from rule as r
+      join measured as m on m.metric_code = r.metric_code and m.seconds = r.seconds and m.span = r.span
+                        and (r.external_object_id is null or r.external_object_id = m.external_object_id)
+     where r.kind <> 'missing'
+    union all
+    -- An object that had values and has had none for a period.
+    select r.id, o.external_object_id, null, null, null
+      from rule as r
+      join alerts.metric_objects as o
+        on o.tenant_id = v_tenant.id and o.metric_code = r.metric_code
+       and o.first_observed_at < p_as_of - make_interval(secs => r.seconds)
+       and (r.external_object_id is null or r.external_object_id = o.external_object_id)
+     where r.kind = 'missing'
+       and (o.last_observed_at < p_as_of - make_interval(secs => r.seconds)
+            -- Seen from a day in the past, later values do not count.
+            or (o.last_observed_at >= p_as_of
+                and not exists (select from alerts.metric_values as v
+                                 where v.tenant_id = v_tenant.id and v.metric_code = r.metric_code
+                                   and v.observed_at >= p_as_of - make_interval(secs => r.seconds) and v.observed_at < p_as_of
+                                   and v.external_object_id = o.external_object_id)))
+  ), judged as materialized (
+    select c.*,
+           r.kind = 'missing'
+             or case r.comparison when 'above' then c.value > r.threshold
+                                  else c.value < case r.kind when 'threshold' then r.threshold else - r.threshold end end as fires
+      from compared as c join rule as r on r.id = c.id
+  ), made as (
+    insert into alerts.alert_instances
+      (tenant_id, alert_config_id, external_object_id, alert_date, metric_code, title, message, severity, metric_value,
+       reference_value, triggered_at, job_id)
+    select v_tenant.id, r.id, nullif(j.external_object_id, ''), p_date, r.metric_code, r.title,
+           alerts.alert_message(r.kind, r.comparison, d.title, d.unit, nullif(j.external_object_id, ''), j.observed, j.value, r.threshold, r.period, r.periods),
+           r.severity, j.observed, j.reference, p_as_of, p_job_id
+      from judged as j
+      join rule as r on r.id = j.id
+      join alerts.metric_definitions as d on d.tenant_id = v_tenant.id and d.metric_code = r.metric_code
+     where j.fires
+     order by r.id, j.external_object_id
+        on conflict (tenant_id, alert_config_id, external_object_id, alert_date) do nothing
+    returning 1
+  )
+  select (select count(*)::integer from rule), (select count(*) from judged),
+         (select count(*) from judged as j where j.fires), (select count(*) from made);
+end;
+$$;
+comment on function alerts.detect(timestamptz, date, uuid) is
+  'Evaluates every rule of the acting tenant as of a moment and records what is new: one alert per rule, object and day.  Returns how many rules, comparisons, conditions and new alerts.';
+
+create or replace function alerts.place(p_aggregate text)
+  returns integer
+  language sql immutable
+  return array_position(array['last', 'avg', 'sum', 'min', 'max'], p_aggregate);
+
+-- The values of one metric: of the last period and of the one before, as last, avg, sum, min, max; and the slope over the span.
+create or replace function alerts.measure(p_tenant_id uuid, p_metric_code text, p_as_of timestamptz, p_seconds numeric, p_span numeric)
+  returns table (external_object_id text, now_as double precision[], before_as double precision[], slope double precision, mean double precision)
+  language sql stable
+  set search_path = pg_catalog, pg_temp
+  set enable_seqscan = off
+as $$
+  select v.external_object_id,
+         array[(array_agg(v.value order by v.observed_at desc) filter (where v.observed_at >= b.now_from))[1],
+               avg(v.value) filter (where v.observed_at >= b.now_from), sum(v.value) filter (where v.observed_at >= b.now_from),
+               min(v.value) filter (where v.observed_at >= b.now_from), max(v.value) filter (where v.observed_at >= b.now_from)],
+         case when p_span = 2 * p_seconds then
+           array[(array_agg(v.value order by v.observed_at desc) filter (where v.observed_at < b.now_from))[1],
+                 avg(v.value) filter (where v.observed_at < b.now_from), sum(v.value) filter (where v.observed_at < b.now_from),
+                 min(v.value) filter (where v.observed_at < b.now_from), max(v.value) filter (where v.observed_at < b.now_from)] end,
+         -- Two points always lie on a line.
+         case when count(*) > 2 and p_span > p_seconds then regr_slope(v.value, extract(epoch from v.observed_at - b.now_from)::double precision) end,
+         avg(v.value)
+    from (select p_as_of - make_interval(secs => p_seconds::double precision) as now_from,
+                 p_as_of - make_interval(secs => p_span::double precision) as span_from) as b
+    join alerts.metric_values as v
+      on v.tenant_id = p_tenant_id and v.metric_code = p_metric_code and v.observed_at >= b.span_from and v.observed_at < p_as_of
+   group by v.external_object_id, b.now_from
+$$;
+
+create or replace function alerts.shown(p_value double precision, p_unit text)
+  returns text
+  language sql immutable
+  set search_path = pg_catalog, pg_temp
+as $$
+  select case when p_unit ~ '^[$€£]$' then p_unit || n.text else n.text || case p_unit when '' then '' when '%' then ' %' else ' ' || p_unit end end
+    from (select trim(to_char(p_value, case when abs(p_value) >= 1000 then 'FM999,999,999,999,990' when p_value = round(p_value) then 'FM990'
+                                            else 'FM990.09' end)) as text) as n
+$$;
+
+create or replace function alerts.alert_message(
+  p_kind text, p_comparison text, p_metric text, p_unit text, p_object text, p_observed double precision, p_value double precision,
+  p_threshold double precision, p_period interval, p_periods integer
+)
+  returns text
+  language sql immutable
+  set search_path = pg_catalog, pg_temp
+as $$
+  select p_metric || coalesce(' of ' || p_object, '') || case p_kind
+    when 'threshold' then format(' is %s, %s %s.', alerts.shown(p_observed, p_unit), p_comparison, alerts.shown(p_threshold, p_unit))
+    when 'change' then format(' is %s: %s by %s against the period before (limit %s).', alerts.shown(p_observed, p_unit),
+      case when p_value > 0 then 'up' else 'down' end, alerts.shown(abs(p_value), '%'), alerts.shown(p_threshold, '%'))
+    when 'trend' then format(' goes %s by %s a period, over %s periods (limit %s).',
+      case when p_value > 0 then 'up' else 'down' end, alerts.shown(abs(p_value), '%'), p_periods, alerts.shown(p_threshold, '%'))
+    else format(' has had no value for %s.', case when p_period >= interval '1 day' then extract(epoch from p_period)::integer / 86400 || ' d'
+                                                  else extract(epoch from p_period)::integer / 3600 || ' h' end) end
+$$;
+
+-- ------------------------------------------------------------ what people do with an alert
+
+create or replace function alerts.settle_alert(p_alert_id uuid, p_status text)
+  returns void
+  language plpgsql security definer
+  set search_path = pg_catalog, pg_temp
+as $$
+declare
+  v_alert alerts.alert_instances;
+  v_slug  text;
+begin
+  if p_status is null or p_status not in ('acknowledged', 'resolved') then
+    perform onceward.bad_argument('status', p_status, 'must be acknowledged or resolved');
+  end if;
+  select a.* into v_alert from alerts.alert_instances as a where a.id = p_alert_id for update;
+  if not found then
+    raise exception 'alert % does not exist', p_alert_id using errcode = 'AL002';
+  end if;
+  select t.slug into v_slug from alerts.tenants as t where t.id = v_alert.tenant_id;
+  perform onceward.check_tenant(v_slug, 'alert');
+  -- Pressed twice, or by two: the first counts.
+  if v_alert.status = p_status or v_alert.status = 'resolved' then
+    return;
+  end if;
+  update alerts.alert_instances as a
+     set status = p_status,
+         acknowledged_at = coalesce(a.acknowledged_at, onceward.now()),
+         acknowledged_by = coalesce(a.acknowledged_by, onceward.actor()),
+         resolved_at = case when p_status = 'resolved' then onceward.now() end,
+         resolved_by = case when p_status = 'resolved' then onceward.actor() end
+   where a.id = p_alert_id;
+  perform onceward.record_event('alert.' || p_status, v_alert.title, 'alert_instance', p_alert_id::text,
+    jsonb_build_object('status', v_alert.status), jsonb_build_object('status', p_status), p_tenant => v_slug);
+end;
+$$;
+comment on function alerts.settle_alert(uuid, text) is 'Marks an alert as acknowledged or resolved, in the name of who acts.  Doing so again changes nothing.';

@@ -1,0 +1,17 @@
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+import pytest
+
+from tests.apps.alerts.place import Place
+
+# Friday evening in California, Saturday noon in New Zealand.
+EVENING = datetime(2026, 2, 7, 1, 32, tzinfo=UTC)
+
+
+@pytest.fixture
+def place(onceward_kit, tmp_path):
+    onceward_kit.clock.pin(EVENING)
+    with Place(onceward_kit, tmp_path) as place:
+        yield place

@@ -1,0 +1,188 @@
+"""The whole system on one database of a test: pages on a real server, a worker beside them, and people who call."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from datetime import datetime
+from typing import Any, Self
+from uuid import UUID
+
+import httpx
+
+from onceward.deliveries import Outbox
+from onceward.web import WebSettings, secrets
+from onceward.web.server import make_server, open_socket
+from onceward.worker import Worker
+from onceward_apps.alerts import routes, store
+from onceward_apps.alerts.functions import Functions
+from onceward_apps.alerts.jobs import known, make_app
+from onceward_apps.alerts.section import make_section
+from onceward_apps.alerts.settings import Settings
+
+SETTINGS = Settings(base_url="https://alerts.example")
+NORTH, SOUTH = "northwind", "kiwi"
+
+
+class Place:
+    """Two tenants, on different sides of the date line."""
+
+    def __init__(self, kit, folder, *, functions: Functions | None = None) -> None:
+        self.kit, self.clock = kit, kit.clock
+        self.functions = known() if functions is None else functions
+        store.install(kit.dsn)
+        self.conn = kit.connect()
+        self.outbox = folder / "outbox"
+        self.app = make_app(
+            SETTINGS, kit.dsn, email=Outbox(str(self.outbox), sender="alerts@example.com"), functions=self.functions
+        )
+        self.tenants = {
+            NORTH: self.value("select alerts.add_tenant(%s, 'Northwind', 'America/Los_Angeles', '{ops@example.com}')", NORTH),
+            SOUTH: self.value("select alerts.add_tenant(%s, 'Kiwi', 'Pacific/Auckland', '{kea@example.com}')", SOUTH),
+        }  # fmt: skip
+
+    # ------------------------------------------------------------ the database
+
+    def rows(self, statement: str, *params: Any) -> list[tuple[Any, ...]]:
+        return self.conn.execute(statement, params or None).fetchall()
+
+    def value(self, statement: str, *params: Any) -> Any:
+        ((value,),) = self.rows(statement, *params)
+        return value
+
+    @contextlib.contextmanager
+    def acting(self, tenant: str, role: str | None = None) -> Iterator[Any]:
+        """A transaction for a tenant, perhaps with the rights of a role."""
+        with self.kit.connect(autocommit=False) as conn:
+            conn.execute("select set_config('onceward.tenant', %s, true)", [tenant])
+            if role:
+                conn.execute(f"set local role {role}")
+            yield conn
+            conn.commit()
+
+    def metric(self, code: str = "revenue", tenant: str = NORTH, better: str = "up") -> str:
+        self.conn.execute(
+            "insert into alerts.metric_definitions (tenant_id, metric_code, title, unit, better) "
+            "values (%s, %s, initcap(%s), '$', %s) on conflict do nothing",
+            [self.tenants[tenant], code, code, better],
+        )
+        return code
+
+    def values(self, code: str, values: Sequence[tuple[datetime, float]], *, of: str = "", tenant: str = NORTH) -> None:
+        self.metric(code, tenant)
+        with self.conn.cursor() as cursor:
+            cursor.executemany(
+                "insert into alerts.metric_values (tenant_id, metric_code, observed_at, external_object_id, value) "
+                "values (%s, %s, %s, %s, %s) on conflict (tenant_id, metric_code, observed_at, external_object_id) "
+                "do update set value = excluded.value",
+                [(self.tenants[tenant], code, at, of, value) for at, value in values],
+            )
+
+    def rule(self, code: str = "revenue", *, tenant: str = NORTH, **given: Any) -> UUID:
+        self.metric(code, tenant)
+        fields = {"kind": "threshold", "comparison": "below", "threshold": 100.0, "title": f"{code} is low", **given}
+        columns = ", ".join(fields)
+        return self.value(
+            f"insert into alerts.alert_configs (tenant_id, metric_code, {columns}) "
+            f"values ({', '.join(['%s'] * (len(fields) + 2))}) returning id",
+            self.tenants[tenant], code, *fields.values(),
+        )  # fmt: skip
+
+    def alerts(self, tenant: str = NORTH) -> list[tuple[Any, ...]]:
+        return self.rows(
+            "select external_object_id, alert_date, severity, status from alerts.alert_instances where tenant_id = %s "
+            "order by alert_date, external_object_id", self.tenants[tenant],
+        )  # fmt: skip
+
+    def runs(self, function: str, tenant: str = NORTH) -> list[tuple[Any, ...]]:
+        return self.rows(
+            "select lock_key, status, retry_count from alerts.job_runs where function_name = %s and tenant_id = %s "
+            "order by created_at, lock_key", function, self.tenants[tenant],
+        )  # fmt: skip
+
+    # ------------------------------------------------------------ work
+
+    def work(self) -> int:
+        return self.kit.drain(self.app)
+
+    def begin(self, name: str, tenant: str = NORTH, *, at: datetime | None = None, entity: Any = None) -> tuple[Any, ...]:
+        """As a caller in SQL would."""
+        function = self.functions[name]
+        with self.acting(tenant) as conn:
+            return conn.execute(
+                "select outcome, job_id, lock_key, holder from alerts.begin_function(%s, %s, %s::jsonb, %s, %s)",
+                [name, function.window, entity, at, self.functions.chain(function)],
+            ).fetchone()
+
+    def token(self, tenant: str | None = NORTH, *scopes: str) -> str:
+        secret = secrets.new(secrets.TOKEN)
+        self.conn.execute(
+            "select onceward.create_token('cron', %s, %s, %s)",
+            [secrets.digest(secret), list(scopes or ("enqueue",)), tenant],
+        )
+        return secret
+
+    @contextlib.contextmanager
+    def served(self, *, patience: float = 20.0, workers: bool = True) -> Iterator[Calls]:
+        section = make_section(self.app)
+        public = routes.public_routes(self.functions, patience=patience)
+        settings = WebSettings(
+            dsn=self.kit.dsn,
+            sections=[replace(section, public=public)],
+        )
+        ready = threading.Event()
+        server = make_server(settings, started=ready.set)
+        with open_socket("127.0.0.1", 0) as listening, contextlib.ExitStack() as stack:
+            thread = threading.Thread(target=lambda: asyncio.run(server.serve([listening])), daemon=True)
+            thread.start()
+            assert ready.wait(20), "the server did not start"
+            stack.callback(thread.join, 20)
+            stack.callback(server.stop)
+            if workers:
+                stack.enter_context(self.working())
+            yield Calls(f"http://localhost:{listening.getsockname()[1]}")
+
+    @contextlib.contextmanager
+    def working(self) -> Iterator[None]:
+        """A worker in a thread, until the end of the block."""
+        worker = Worker(self.app, dsn=self.kit.dsn, lanes=["alerts", "alerts-ticks", "alerts-deliveries"])
+        loop_thread = threading.Thread(target=lambda: asyncio.run(worker.run()), daemon=True)
+        loop_thread.start()
+        try:
+            yield
+        finally:
+            worker.stop()
+            loop_thread.join(30)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *unused: object) -> None:
+        pass
+
+
+class Calls:
+    """Callers over HTTP."""
+
+    def __init__(self, address: str) -> None:
+        self.address = address
+
+    def post(self, name: str, token: str | None, body: Any = None, **more: Any) -> httpx.Response:
+        headers = {"authorization": f"Bearer {token}"} if token else {}
+        return httpx.post(f"{self.address}/functions/v1/{name}", headers=headers, json=body, timeout=40, **more)
+
+
+def at_once(calls: list[Callable[[], Any]]) -> list[Any]:
+    """Each in a thread of its own, released at one moment."""
+    start = threading.Barrier(len(calls))
+
+    def run(call: Callable[[], Any]) -> Any:
+        start.wait(60)
+        return call()
+
+    with ThreadPoolExecutor(len(calls)) as pool:
+        return list(pool.map(run, calls))
