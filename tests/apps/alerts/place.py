@@ -158,8 +158,15 @@ class Place:
 
     def kill_in_the_middle(self, job: UUID) -> None:
         """Start a real worker, and kill it when the work of a run is written and its checkpoint is not."""
+        # Every checkpoint but that of the run's beginning waits for a lock that is held here.
+        self.conn.execute(
+            "create or replace function public.held() returns trigger language plpgsql as "
+            "$$ begin perform pg_advisory_xact_lock(4711); return new; end; $$;"
+            "create trigger held before insert on onceward.step_private for each row when (new.name <> 'tenant') "
+            "execute function public.held()"
+        )
         with self.kit.connect(autocommit=False) as blocker:
-            blocker.execute("lock table onceward.step_private in share mode")
+            blocker.execute("select pg_advisory_xact_lock(4711)")
             environment = os.environ | {
                 "ONCEWARD_DSN": self.kit.dsn,
                 "ALERTS_TEST_OUTBOX": str(self.outbox),
@@ -171,8 +178,9 @@ class Place:
             )  # fmt: skip
             try:
                 while not self.value(
-                    "select exists (select from pg_locks as l where not l.granted and l.database = (select oid from pg_database "
-                    "where datname = current_database())) and (select state = 'running' from onceward.jobs where id = %s)", job
+                    "select exists (select from pg_locks as l where not l.granted and l.locktype = 'advisory' and l.objid = 4711 and "
+                    "l.database = (select oid from pg_database where datname = current_database())) "
+                    "and (select state = 'running' from onceward.jobs where id = %s)", job
                 ):  # fmt: skip
                     assert process.poll() is None, "the worker ended by itself"
                     with contextlib.suppress(subprocess.TimeoutExpired):
@@ -187,6 +195,7 @@ class Place:
             "and pid <> pg_backend_pid() and pg_terminate_backend(pid)"
         ):
             pass
+        self.conn.execute("drop trigger held on onceward.step_private")
 
     # ------------------------------------------------------------ work
 
