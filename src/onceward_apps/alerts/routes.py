@@ -156,7 +156,7 @@ async def _begin(
     async with web.database.acting(caller, writes=True) as db:
         connection = db.connection
         tenant = await store.row(
-            connection, "select id, slug from alerts.tenants where slug = %s", caller.scope
+            connection, "select id, slug from alerts.tenants where slug = %(slug)s", slug=caller.scope
         )
         if tenant is None:
             raise Refused(403, "The token's tenant is not one of this system")
@@ -211,7 +211,7 @@ async def _outcome(web: Web, caller: Caller, job_id: UUID, patience: float) -> R
     while True:
         async with web.database.acting(caller) as db:
             run = await store.row(
-                db.connection, "select status, result, error_message from alerts.job_runs where id = %s", job_id
+                db.connection, "select status, result, error_message from alerts.job_runs where id = %(id)s", id=job_id
             )
         status = run["status"] if run else "cancelled"
         if run is not None and status == "completed":

@@ -221,7 +221,7 @@ class Place:
 
     @contextlib.contextmanager
     def served(self, *, patience: float = 20.0, workers: bool = True) -> Iterator[Calls]:
-        section = make_section(self.app)
+        section = make_section(self.functions)
         public = routes.public_routes(self.functions, patience=patience)
         settings = WebSettings(
             dsn=self.kit.dsn,
