@@ -1,1 +1,1 @@
-"""Health-file intake: from an uploaded photograph to facts with their place, and a time line."""
+"""Health-file intake."""
