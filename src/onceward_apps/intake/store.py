@@ -3,23 +3,45 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import json
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, LiteralString
+from typing import Any, LiteralString, ParamSpec, TypeVar
 from uuid import UUID
 
-from psycopg import AsyncConnection
+from psycopg import AsyncConnection, Error, OperationalError
 from psycopg.rows import dict_row, tuple_row
 from psycopg.types.json import Jsonb
 from psycopg_pool import AsyncConnectionPool
 
-from onceward.errors import PermanentFailure
+from onceward.errors import OncewardError, PermanentFailure
 from onceward_apps.kit import schema
 
 Connection = AsyncConnection[Any]
 Row = dict[str, Any]
+P = ParamSpec("P")
+R = TypeVar("R")
 SCHEMA = "intake"
+
+
+class StoreFailed(OncewardError):
+    """What was read could not be stored."""
+
+
+def private(function: Callable[P, Awaitable[R]]) -> Callable[P, Awaitable[R]]:
+    """For calls that carry what stands in documents: the database's own message may quote it, and must not get out."""
+
+    @functools.wraps(function)
+    async def quietly(*args: P.args, **kwargs: P.kwargs) -> R:
+        try:
+            return await function(*args, **kwargs)
+        except OperationalError:
+            raise
+        except Error as error:
+            raise StoreFailed(f"could not be stored: SQLSTATE {error.sqlstate}") from None
+
+    return quietly
 
 
 def install(dsn: str) -> bool:
@@ -99,6 +121,7 @@ async def refuse_file(connection: Connection, file_id: UUID, code: str, message:
     await call(connection, "select intake.refuse_file(%s, %s, %s)", file_id, code, message)
 
 
+@private
 async def store_page(
     connection: Connection, file_id: UUID, page: Mapping[str, Any], words: Sequence[Row]
 ) -> int:
@@ -119,6 +142,7 @@ async def finish_ocr(
     return str(job)
 
 
+@private
 async def record_error(connection: Connection, file_id: UUID, error: Row, *, is_last: bool) -> None:
     await call(
         connection, "select intake.record_processing_error(%s, %s, %s)", file_id, Jsonb(error), is_last
@@ -151,16 +175,18 @@ async def read_facts(connection: Connection, file_id: UUID) -> list[Row]:
     return found
 
 
+@private
 async def store_classification(
     connection: Connection, file_id: UUID, job_id: UUID, found: Mapping[str, Any], used: Row
 ) -> None:
     await call(
         connection,
-        "select intake.store_classification(%s, %s, %s, %s, %s, %s)",
-        file_id, job_id, found["kind"], found["confidence"], Jsonb(found["entities"]), Jsonb(used),
+        "select intake.store_classification(%s, %s, %s, %s, %s, %s, %s)",
+        file_id, job_id, found["kind"], found["language"], found["confidence"], Jsonb(found["entities"]), Jsonb(used),
     )  # fmt: skip
 
 
+@private
 async def store_facts(
     connection: Connection, file_id: UUID, job_id: UUID, facts: Sequence[Row], used: Row
 ) -> int:
@@ -175,6 +201,7 @@ async def store_facts(
     return stored
 
 
+@private
 async def store_timeline(
     connection: Connection, file_id: UUID, job_id: UUID, normal: Sequence[Row], entry: Row
 ) -> None:

@@ -159,8 +159,8 @@ create table if not exists intake.clinical_facts (
   name            text not null,
   value           text,
   unit            text,
-  reference_low   double precision,
-  reference_high  double precision,
+  reference_low   text,
+  reference_high  text,
   dose            text,
   fact_date       text,
   -- Where it stands: words of a page.
@@ -172,9 +172,13 @@ create table if not exists intake.clinical_facts (
   -- Pass 3.
   code            text,
   code_system     text,
-  canonical_value double precision,
+  canonical_value numeric,
   canonical_unit  text,
+  canonical_low   numeric,
+  canonical_high  numeric,
+  interpretation  text,
   iso_date        date,
+  doubts          text[] not null default '{}',
   created_at      timestamptz not null default onceward.now(),
   unique (shell_file_id, number)
 );
@@ -190,7 +194,9 @@ create table if not exists intake.timeline_entries (
   kind          text not null,
   title         text not null,
   summary       text not null,
+  provider      text,
   needs_review  boolean not null,
+  reasons       text[] not null default '{}',
   created_at    timestamptz not null default onceward.now()
 );
 comment on table intake.timeline_entries is 'One entry per document on its person''s time line.';

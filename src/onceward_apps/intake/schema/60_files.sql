@@ -203,7 +203,13 @@ begin
   if not found then
     return;
   end if;
-  v_line := p_error || jsonb_build_object('timestamp', onceward.now());
+  -- The waits of a job are drawn when it is enqueued, so the next one is known.
+  v_line := p_error || jsonb_build_object('timestamp', onceward.now()) || coalesce((
+    select jsonb_build_object('worker_id', coalesce(w.name, 'unknown')) || case when p_is_last then '{}' else
+             jsonb_build_object('next_retry_at', onceward.now() + make_interval(secs =>
+               (j.retry -> 'waits' ->> (least(j.attempt, jsonb_array_length(j.retry -> 'waits')) - 1))::double precision)) end
+      from onceward.jobs as j left join onceward.workers as w on w.id = j.worker_id
+     where j.id = intake.as_uuid(p_error ->> 'job_id') and j.attempt > 0), '{}');
   v_types := coalesce(v_old #> '{metrics,error_types}', '{}');
   update intake.shell_files as f
      set processing_error = jsonb_build_object(

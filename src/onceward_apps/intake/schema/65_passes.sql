@@ -38,7 +38,7 @@ create or replace function intake.read_document(p_shell_file_id uuid)
   set search_path = pg_catalog, pg_temp
 as $$
   select jsonb_build_object(
-    'id', f.id, 'patient_id', f.patient_id, 'kind', f.document_kind, 'confidence', f.confidence, 'uploaded_on', (f.created_at at time zone 'UTC')::date,
+    'id', f.id, 'patient_id', f.patient_id, 'kind', f.document_kind, 'language', f.document_language, 'confidence', f.confidence, 'uploaded_on', (f.created_at at time zone 'UTC')::date,
     'entities', (select coalesce(jsonb_agg(e.entity order by e.number), '[]') from intake.document_entities as e where e.shell_file_id = f.id),
     'pages', (select coalesce(jsonb_agg(jsonb_build_object('number', g.page_number, 'width', g.width, 'height', g.height,
                 'words', (select coalesce(jsonb_agg(jsonb_build_object('text', w.content, 'x', w.x, 'y', w.y, 'width', w.width,
@@ -66,7 +66,7 @@ end;
 $$;
 
 create or replace function intake.store_classification(
-  p_shell_file_id uuid, p_job_id uuid, p_kind text, p_confidence double precision, p_entities jsonb, p_call jsonb
+  p_shell_file_id uuid, p_job_id uuid, p_kind text, p_language text, p_confidence double precision, p_entities jsonb, p_call jsonb
 )
   returns void
   language plpgsql security definer
@@ -76,7 +76,7 @@ declare
   v_profile uuid;
 begin
   update intake.shell_files as f
-     set document_kind = p_kind, confidence = p_confidence, updated_at = onceward.now(),
+     set document_kind = p_kind, document_language = p_language, confidence = p_confidence, updated_at = onceward.now(),
          needs_review = p_confidence < intake.setting_number('review.confidence_threshold', 0.75)
    where f.id = p_shell_file_id
   returning f.patient_id into strict v_profile;
@@ -106,8 +106,8 @@ begin
      page_number, first_word, last_word, confidence, needs_review)
   select p_shell_file_id, v_profile, t.number, t.kind, t.name, t.value, t.unit, t.low, t.high, t.dose, t.date,
          t.page, t.first_word, t.last_word, t.confidence, t.confidence < v_threshold
-    from jsonb_to_recordset(p_facts) as t (number integer, kind text, name text, value text, unit text, low double precision,
-           high double precision, dose text, date text, page integer, first_word integer, last_word integer, confidence double precision);
+    from jsonb_to_recordset(p_facts) as t (number integer, kind text, name text, value text, unit text, low text,
+           high text, dose text, date text, page integer, first_word integer, last_word integer, confidence double precision);
   get diagnostics v_count = row_count;
   perform intake.note_api_call(p_shell_file_id, p_job_id, p_call ->> 'provider_name', p_call ->> 'api_endpoint',
     (p_call ->> 'estimated_tokens')::integer, (p_call ->> 'actual_tokens')::integer, (p_call ->> 'seconds')::integer);
@@ -140,22 +140,26 @@ declare
 begin
   update intake.clinical_facts as c
      set code = t.code, code_system = t.code_system, canonical_value = t.canonical_value, canonical_unit = t.canonical_unit,
-         iso_date = t.iso_date
-    from jsonb_to_recordset(p_normal) as t (number integer, code text, code_system text, canonical_value double precision,
-                                            canonical_unit text, iso_date date)
+         canonical_low = t.canonical_low, canonical_high = t.canonical_high, interpretation = t.interpretation,
+         iso_date = t.iso_date, doubts = t.doubts, needs_review = c.needs_review or cardinality(t.doubts) > 0
+    from jsonb_to_recordset(p_normal) as t (number integer, code text, code_system text, canonical_value numeric,
+           canonical_unit text, canonical_low numeric, canonical_high numeric, interpretation text, iso_date date, doubts text[])
    where c.shell_file_id = p_shell_file_id and c.number = t.number;
   update intake.shell_files as f
      set status = 'completed', processed_at = coalesce(f.processed_at, onceward.now()), updated_at = onceward.now(),
-         needs_review = f.needs_review or exists (select from intake.clinical_facts as c where c.shell_file_id = f.id and c.needs_review),
+         needs_review = f.needs_review or (p_entry ->> 'needs_review')::boolean
+                        or exists (select from intake.clinical_facts as c where c.shell_file_id = f.id and c.needs_review),
          processing_error = intake.errors_resolved(f.processing_error)
    where f.id = p_shell_file_id
   returning f.patient_id, f.needs_review into strict v_profile, v_review;
-  insert into intake.timeline_entries as t (shell_file_id, patient_id, entry_date, is_dated, kind, title, summary, needs_review)
+  insert into intake.timeline_entries as t
+    (shell_file_id, patient_id, entry_date, is_dated, kind, title, summary, provider, needs_review, reasons)
   values (p_shell_file_id, v_profile, (p_entry ->> 'date')::date, (p_entry ->> 'is_dated')::boolean, p_entry ->> 'kind',
-          p_entry ->> 'title', p_entry ->> 'summary', v_review)
+          p_entry ->> 'title', p_entry ->> 'summary', p_entry ->> 'provider', v_review,
+          array(select r from jsonb_array_elements_text(p_entry -> 'reasons') as r))
       on conflict (shell_file_id) do update
      set entry_date = excluded.entry_date, is_dated = excluded.is_dated, kind = excluded.kind, title = excluded.title,
-         summary = excluded.summary, needs_review = excluded.needs_review;
+         summary = excluded.summary, provider = excluded.provider, needs_review = excluded.needs_review, reasons = excluded.reasons;
   perform intake.log_audit_event('timeline_entries', p_shell_file_id::text, 'INSERT', null,
     jsonb_build_object('pass', 3, 'facts', jsonb_array_length(p_normal), 'needs_review', v_review, 'job_id', p_job_id),
     'Time line entry made', 'clinical_data', v_profile);
