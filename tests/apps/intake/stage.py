@@ -9,7 +9,7 @@ from decimal import Decimal
 from uuid import UUID, uuid4
 
 import psycopg
-from psycopg.rows import dict_row
+from psycopg.rows import dict_row, namedtuple_row
 from starlette.applications import Starlette
 
 from onceward.testing import Kit
@@ -162,6 +162,10 @@ class Intake:
 
     def row(self, statement, *params):
         return self.conn.cursor(row_factory=dict_row).execute(statement, params).fetchone()
+
+    def row_of(self, statement, **params):
+        """One row, with its columns as attributes."""
+        return self.conn.cursor(row_factory=namedtuple_row).execute(statement, params).fetchone()
 
     def file(self, file_id):
         return self.row("select * from intake.shell_files where id = %s", file_id)
