@@ -32,10 +32,6 @@ def filled(intake, door):
     """Both profiles have a processed document."""
     door.upload(png("Glucose 5.4 mmol/L"))
     door.upload(png("Secret 9.9 mmol/L"), user=intake.stranger, profile=intake.other)
-    intake.conn.execute(
-        "insert into intake.document_entities (shell_file_id, patient_id, number, entity) "
-        "select id, patient_id, 99, '{}' from intake.shell_files"
-    )
     intake.drain()
     intake.conn.execute(
         "insert into intake.document_entities (shell_file_id, patient_id, number, entity) "
@@ -59,7 +55,8 @@ class As:
             with self.conn.transaction():
                 cursor = self.conn.execute(statement, params)
                 return cursor.fetchall() if cursor.description else cursor.rowcount
-        except psycopg.errors.InsufficientPrivilege:
+        except (psycopg.errors.InsufficientPrivilege, psycopg.errors.WrongObjectType, psycopg.errors.ObjectNotInPrerequisiteState):
+            # A view of several tables takes no writes, whoever asks.
             return "denied"
 
     def __enter__(self):
@@ -112,7 +109,7 @@ def test_nobody_writes_into_tables(filled):
         with As(filled, role, user) as asks:
             for table in relations(filled):
                 column = filled.one(
-                    "select attname from pg_attribute where attrelid = %s::regclass and attnum = 1", f"intake.{table}"
+                    "select attname from pg_attribute where attrelid = %s::regclass and attnum > 0 and attidentity = '' limit 1", f"intake.{table}"
                 )
                 for statement in (
                     f"insert into intake.{table} default values",
