@@ -6,7 +6,7 @@ revoke all on all tables in schema intake from public, anon, authenticated, serv
 revoke all on all sequences in schema intake from public, anon, authenticated, service_role;
 revoke all on all functions in schema intake from public, anon, authenticated, service_role;
 grant usage on schema intake to authenticated, service_role;
--- A view reads tables with its owner's rights, and calls functions with the reader's.
+-- Policies and views call functions with the reader's rights.
 grant usage on schema onceward to authenticated, service_role;
 grant execute on function onceward.caller, onceward.now to authenticated, service_role;
 grant execute on function onceward.limit_levels to service_role;
@@ -53,17 +53,30 @@ create policy own_access on intake.profile_access for select to authenticated
 drop policy if exists everybody_reads on intake.subscription_plans;
 create policy everybody_reads on intake.subscription_plans for select to authenticated using (is_active);
 
-grant select on intake.audit_log to authenticated, service_role;
-grant select on intake.job_queue, intake.api_rate_limits to service_role;
+grant select on intake.audit_log, intake.job_queue, intake.api_rate_limits to service_role;
 grant execute on function intake.uid, intake.is_admin, intake.is_service_role, intake.has_profile_access to authenticated, service_role;
 
 grant execute on function
   intake.enqueue_job_v3, intake.claim_next_job_v3, intake.update_job_heartbeat, intake.complete_job, intake.reschedule_job, intake.fail_job,
   intake.acquire_api_capacity, intake.release_api_capacity, intake.log_audit_event, intake.track_shell_file_upload_usage,
-  intake.track_ai_processing_usage, intake.get_user_usage_status, intake.may_upload, intake.accept_upload, intake.orphans_among,
+  intake.track_ai_processing_usage, intake.get_user_usage_status, intake.get_profile_audit, intake.may_upload, intake.accept_upload, intake.orphans_among,
   intake.begin_file, intake.refuse_file, intake.store_page, intake.finish_ocr, intake.record_processing_error, intake.reconcile_files,
   intake.enqueue_pass, intake.read_document, intake.store_classification, intake.store_facts, intake.read_facts, intake.store_timeline,
   intake.declare_limits, intake.job_types, intake.is_enabled, intake.setting_number, intake.as_uuid, intake.job_status
    to service_role;
 
 reset role;
+
+-- The views of the engine's data are read with the reader's rights, and under its rule for tenants.
+do $$
+begin
+  if not pg_catalog.pg_has_role('service_role', 'onceward_operator', 'usage') or not pg_catalog.pg_has_role('service_role', 'onceward_worker', 'usage') then
+    grant onceward_producer, onceward_worker, onceward_operator to service_role;
+  end if;
+exception
+  when insufficient_privilege then
+    raise notice 'could not grant the engine''s roles to service_role: an administrator has to run "grant onceward_producer, onceward_worker, onceward_operator to service_role"';
+  -- Two installers at once: the first one wins.
+  when duplicate_object or unique_violation or internal_error then null;
+end;
+$$;
