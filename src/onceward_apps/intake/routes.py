@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import contextlib
 import re
-from collections.abc import AsyncIterator
-from typing import Annotated, Any, Final
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Annotated, Final
 from uuid import UUID, uuid4
 
 import psycopg
@@ -84,7 +84,7 @@ class Functions:
                 raise Refusal(403, "forbidden", "A file is uploaded by a person, not by a service.")
             return await self.upload(request, caller.user, correlation)
 
-        return await self._answer(request, act)
+        return await self.answer(request, act)
 
     async def upload(self, request: Request, user: UUID, correlation: UUID) -> Response:
         """The upload of a known user: raw, with profile_id and filename in the address, or as a form.  Raises Refusal."""
@@ -130,7 +130,7 @@ class Functions:
                 {"success": True, "logged": len(ids), "audit_ids": ids, "correlation_id": str(correlation)}, 201
             )
 
-        return await self._answer(request, act)
+        return await self.answer(request, act)
 
     async def _log(
         self, connection: store.Connection, event: AuditEvent, caller: Caller, correlation: UUID
@@ -158,11 +158,11 @@ class Functions:
             raise Unauthorized
         return tokens.verify(self._settings, token.strip())
 
-    async def _answer(self, request: Request, act: Any) -> Response:
+    async def answer(self, request: Request, act: Callable[[UUID], Awaitable[Response]]) -> Response:
         """Do it; whatever goes wrong becomes an answer that says what, and nothing about anybody."""
         correlation = correlation_of(request)
         try:
-            response: Response = await act(correlation)
+            response = await act(correlation)
         except Refusal as refusal:
             response = await self._refused(request, refusal, correlation)
         except Unauthorized:

@@ -115,6 +115,45 @@ begin
 end;
 $$;
 
+create or replace function intake.create_profile(
+  p_id uuid, p_account_owner_id uuid, p_display_name text, p_date_of_birth date default null, p_plan_type text default 'free'
+)
+  returns boolean
+  language sql volatile security definer
+  set search_path = pg_catalog, pg_temp
+as $$
+  with made as (
+    insert into intake.user_profiles (id, account_owner_id, display_name, date_of_birth, plan_type)
+    values (p_id, p_account_owner_id, p_display_name, p_date_of_birth, p_plan_type)
+        on conflict do nothing
+    returning 1
+  )
+  select exists (select from made)
+$$;
+comment on function intake.create_profile(uuid, uuid, text, date, text) is 'Adds a profile to an account.  False when it is there already.';
+
+create or replace function intake.share_profile(p_profile_id uuid, p_user_id uuid, p_access_level text)
+  returns void
+  language plpgsql volatile security definer
+  set search_path = pg_catalog, pg_temp
+as $$
+begin
+  -- The owner gives and takes; those who were given access do not pass it on.
+  if not intake.is_service_role()
+     or not exists (select from intake.user_profiles as p
+                     where p.id = p_profile_id and p.account_owner_id = coalesce(intake.uid(), p.account_owner_id)) then
+    raise exception 'no access to this profile' using errcode = 'insufficient_privilege';
+  end if;
+  insert into intake.profile_access as a (profile_id, user_id, access_level, revoked_at)
+  values (p_profile_id, p_user_id, coalesce(p_access_level, 'read'), case when p_access_level is null then onceward.now() end)
+      on conflict (profile_id, user_id) do update
+     set access_level = excluded.access_level, revoked_at = excluded.revoked_at;
+  perform intake.log_audit_event('profile_access', p_profile_id::text, 'UPDATE', null,
+    jsonb_build_object('user_id', p_user_id, 'access_level', p_access_level), 'Access changed', 'security', p_profile_id);
+end;
+$$;
+comment on function intake.share_profile(uuid, uuid, text) is 'Gives a user access to a profile, read or write; null takes it back.';
+
 -- One signature (H13).  What is recorded names rows, states and counts; documents' contents do not belong here.
 create or replace function intake.log_audit_event(
   p_table_name          text,
