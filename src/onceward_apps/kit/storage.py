@@ -45,25 +45,25 @@ class Storage:
 
     async def put(self, path: str, content: bytes, *, content_type: str) -> None:
         """Write a whole file.  The same path again replaces it; a reader never sees half of it."""
-        store = self._store()
+        store = self.store()
         attributes = None if isinstance(store, LocalStore) else {"Content-Type": content_type}
         await obstore.put_async(store, checked(path), content, attributes=attributes, use_multipart=False)
 
     async def get(self, path: str) -> bytes:
         """Raises FileNotFoundError."""
-        answer = await obstore.get_async(self._store(), checked(path))
+        answer = await obstore.get_async(self.store(), checked(path))
         return bytes(await answer.bytes_async())
 
     async def delete(self, path: str) -> None:
         """Nothing happens when it is not there."""
         try:
-            await obstore.delete_async(self._store(), checked(path))
+            await obstore.delete_async(self.store(), checked(path))
         except FileNotFoundError:
             return
 
     async def names(self, prefix: str) -> list[str]:
         found: list[str] = []
-        async for some in obstore.list(self._store(), prefix=prefix):
+        async for some in obstore.list(self.store(), prefix=prefix):
             found += [item["path"] for item in some]
         return sorted(found)
 
@@ -99,7 +99,7 @@ class Storage:
     def is_public(self, path: str) -> bool:
         return any(path.startswith(prefix) for prefix in self.public)
 
-    def _store(self) -> obstore.store.ObjectStore:
+    def store(self) -> obstore.store.ObjectStore:
         if self.url.startswith("file:"):
             return LocalStore(Path(unquote(urlsplit(self.url).path)), mkdir=True)
         return from_url(self.url)

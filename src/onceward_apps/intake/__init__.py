@@ -1,0 +1,1 @@
+"""Health-file intake."""

@@ -1,0 +1,1 @@
+"""What runs in the confined child process, and only there."""

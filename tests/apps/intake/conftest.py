@@ -1,0 +1,72 @@
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import threading
+
+import httpx
+import pytest
+import uvicorn
+
+from onceward_apps.intake import store
+from tests.apps.intake.stage import UPLOAD, Intake
+
+
+@pytest.fixture(scope="session")
+def intake_template(onceward_server):
+    """The schema, installed once."""
+    template = onceward_server.create("intake", template=onceward_server.template.name)
+    store.install(template.dsn)
+    yield template
+    onceward_server.drop(template)
+
+
+@pytest.fixture
+def intake_database(onceward_server, intake_template):
+    onceward_server._count += 1
+    database = onceward_server.create(str(onceward_server._count), template=intake_template.name)
+    yield database
+    onceward_server.drop(database)
+
+
+@pytest.fixture
+def intake(intake_database, tmp_path):
+    intake = Intake(intake_database.dsn, tmp_path / "bucket")
+    yield intake
+    intake.close()
+
+
+class Door:
+    """The functions behind a real socket."""
+
+    def __init__(self, intake: Intake) -> None:
+        self.intake = intake
+        config = uvicorn.Config(intake.asgi(), port=0, log_level="error", lifespan="off")
+        self._server = uvicorn.Server(config)
+        self._socket = config.bind_socket()
+        self.port = self._socket.getsockname()[1]
+        self._thread = threading.Thread(target=lambda: asyncio.run(self._server.serve([self._socket])))
+        self._thread.start()
+        self.http = httpx.Client(base_url=f"http://127.0.0.1:{self.port}", timeout=20)
+
+    def upload(self, content, *, user=None, profile=None, filename="scan.png", key=None, **more):
+        headers = {"authorization": f"Bearer {self.intake.token(user)}", **more.pop("headers", {})}
+        if key is not None:
+            headers["idempotency-key"] = key
+        query = {"profile_id": str(profile or self.intake.profile), "filename": filename}
+        return self.http.post(UPLOAD, params=query, content=content, headers=headers, **more)
+
+    def close(self) -> None:
+        self.http.close()
+        self._server.should_exit = True
+        self._thread.join(20)
+        assert not self._thread.is_alive()
+        with contextlib.suppress(OSError):
+            self._socket.close()
+
+
+@pytest.fixture
+def door(intake):
+    door = Door(intake)
+    yield door
+    door.close()
