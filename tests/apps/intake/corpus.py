@@ -157,7 +157,9 @@ def _tilted(page: np.ndarray, chance: np.random.Generator) -> tuple[np.ndarray, 
     angle = float(chance.uniform(1.0, 4.0) * chance.choice([-1, 1]))
     height, width = page.shape[:2]
     turn = cv2.getRotationMatrix2D((width / 2, height / 2), angle, 0.96)
-    return cv2.warpAffine(page, turn, (width, height), borderValue=(235, 235, 235), flags=cv2.INTER_CUBIC), None
+    return cv2.warpAffine(
+        page, turn, (width, height), borderValue=(235, 235, 235), flags=cv2.INTER_CUBIC
+    ), None
 
 
 def _turned(page: np.ndarray, chance: np.random.Generator) -> tuple[np.ndarray, int | None]:
@@ -185,7 +187,9 @@ def _photographed(page: np.ndarray, chance: np.random.Generator) -> tuple[np.nda
     moved = (corners + inward * np.array([(1, 1), (-1, 1), (-1, -1), (1, -1)])).astype(np.float32)
     lens = cv2.getPerspectiveTransform(corners, moved)
     table = (70, 60, 55)
-    seen = cv2.warpPerspective(page, lens, (width, height), borderValue=table, flags=cv2.INTER_CUBIC).astype(np.float32)
+    seen = cv2.warpPerspective(page, lens, (width, height), borderValue=table, flags=cv2.INTER_CUBIC).astype(
+        np.float32
+    )
     # A hand's shadow falls from one side.
     shade = np.linspace(1.0, float(chance.uniform(0.55, 0.75)), width, dtype=np.float32)
     if chance.random() < 0.5:
@@ -225,7 +229,11 @@ class _Writer:
         self.doctor = chance.choice(texts.DOCTORS[language])
 
     def lab_report(self) -> tuple[list[dict[str, Any]], list[tuple[str, ...]]]:
-        rows = [self.say("Test|Result|Unit|Reference range", "Parameter|Ergebnis|Einheit|Referenzbereich").split("|")]
+        rows = [
+            self.say("Test|Result|Unit|Reference range", "Parameter|Ergebnis|Einheit|Referenzbereich").split(
+                "|"
+            )
+        ]
         facts = [self.dated("sample", self.day), self.dated("report", self.day + timedelta(days=1))]
         for analyte in self.random.sample(texts.ANALYTES, 9):
             row, fact = self.measured(analyte)
@@ -347,7 +355,12 @@ class _Writer:
         value = self.random.uniform(low - 0.15 * spread, high + 0.45 * spread)
         printed = [f"{each:.{places}f}" for each in (max(value, 0.1), low, high)]
         dash = self.random.choice(["-", " - ", " – "])
-        row = [analyte[1 + self.number], self.mark(printed[0]), unit, self.mark(f"{printed[1]}{dash}{printed[2]}")]
+        row = [
+            analyte[1 + self.number],
+            self.mark(printed[0]),
+            unit,
+            self.mark(f"{printed[1]}{dash}{printed[2]}"),
+        ]
         if not low <= float(printed[0]) <= high:
             row[1] += self.random.choice([" *", " H" if float(printed[0]) > high else " L"])
         return row, ("measurement", analyte[0], printed[0], symbol, printed[1], printed[2])
@@ -357,7 +370,14 @@ class _Writer:
         printed, often = self.random.choice(texts.SCHEDULES[self.language])
         amount, unit = dose.split()
         shown = dose if self.language == "de" else dose.replace(",", ".")
-        fact = ("medication", medication[0], amount.replace(",", "."), {"µg": "ug"}.get(unit, unit), often, "")
+        fact = (
+            "medication",
+            medication[0],
+            amount.replace(",", "."),
+            {"µg": "ug"}.get(unit, unit),
+            often,
+            "",
+        )
         return (medication[1 + self.number], shown, printed), fact
 
     def dated(self, role: str, day: date) -> tuple[str, ...]:

@@ -18,7 +18,9 @@ from typing import Any, Final
 SYSTEM: Final = "onceward-intake"
 _TABLES: Final = Path(__file__).parent / "tables"
 # Letters and digits that look alike in print.
-_ALIKE: Final = str.maketrans({"1": "l", "i": "l", "|": "l", "!": "l", "0": "o", "5": "s", "ß": "ss", "γ": "y"})
+_ALIKE: Final = str.maketrans(
+    {"1": "l", "i": "l", "|": "l", "!": "l", "0": "o", "5": "s", "ß": "ss", "γ": "y"}
+)
 # A name this long may be wrong by one letter, by two.
 _ONE_OFF, _TWO_OFF = 6, 11
 _LONGEST: Final = 6

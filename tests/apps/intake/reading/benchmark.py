@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from onceward_apps.intake.reading import extract, normalise, ocr, pages, scan, spatial, units
-from onceward_apps.intake.reading.model import NormalFact, Word
+from onceward_apps.intake.reading.model import NormalFact, PageImage, Word
 from tests.apps.intake import corpus
 
 
@@ -43,12 +43,15 @@ class Score:
 
 
 async def words_of(sample: corpus.Sample, reader: ocr.Provider) -> list[list[Word]]:
+    return [await reader.read(image) for image in await asyncio.to_thread(images_of, sample)]
+
+
+def images_of(sample: corpus.Sample) -> list[PageImage]:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, "page" + corpus.suffix(sample))
         path.write_bytes(corpus.picture(sample))
-        scanned = await asyncio.to_thread(scan.check, path, declared_type=path.name)
-        images = await asyncio.to_thread(lambda: list(pages.render(path, scanned.kind)))
-    return [await reader.read(image) for image in images]
+        scanned = scan.check(path, declared_type=path.name)
+        return list(pages.render(path, scanned.kind))
 
 
 async def score(
@@ -115,7 +118,9 @@ def _units(code: str | None) -> Iterable[str]:
 def plain(words: Iterable[str]) -> Iterator[str]:
     """Case, and where spaces stand around dashes and marks, are not counted."""
     for word in words:
-        yield from re.findall(r"[^\s.,:;()*•·–—−‐-]+(?:[.,][^\s.,:;()*•·–—−‐-]+)*", word.replace("μ", "µ").casefold())
+        yield from re.findall(
+            r"[^\s.,:;()*•·–—−‐-]+(?:[.,][^\s.,:;()*•·–—−‐-]+)*", word.replace("μ", "µ").casefold()
+        )
 
 
 def summary(scores: Sequence[Score]) -> dict[str, Any]:
@@ -124,7 +129,9 @@ def summary(scores: Sequence[Score]) -> dict[str, Any]:
     wanted, found = sum(each.facts for each in scores), sum(each.facts_found for each in scores)
     return {
         "documents": len(scores),
-        "word_recall": round(sum(each.words_found for each in scores) / sum(each.words for each in scores), 4),
+        "word_recall": round(
+            sum(each.words_found for each in scores) / sum(each.words for each in scores), 4
+        ),
         "fact_precision": round(right / found, 4) if found else 0.0,
         "fact_recall": round(right / wanted, 4),
         "fact_f1": round(2 * right / (found + wanted), 4),
@@ -137,7 +144,8 @@ def report(scores: Sequence[Score]) -> dict[str, Any]:
     def split(attribute: str) -> dict[str, Any]:
         values = sorted({getattr(each.sample, attribute) for each in scores})
         return {
-            value: summary([each for each in scores if getattr(each.sample, attribute) == value]) for value in values
+            value: summary([each for each in scores if getattr(each.sample, attribute) == value])
+            for value in values
         }
 
     return {
@@ -157,10 +165,20 @@ async def run(
     for sample in samples:
         made = await score(sample, reader, extractor, keep)
         scores.append(made)
-        line = f"{sample.name:48} words {made.words_found}/{made.words}  facts {made.facts_right}/{made.facts}"
+        line = (
+            f"{sample.name:48} words {made.words_found}/{made.words}  facts {made.facts_right}/{made.facts}"
+        )
         print(f"{line}  {made.seconds:.1f} s", file=sys.stderr, flush=True)
         if details:
-            print("   missed", made.missed, "\n   invented", made.invented, "\n  ", made.words_missed, file=sys.stderr)
+            print(
+                "   missed",
+                made.missed,
+                "\n   invented",
+                made.invented,
+                "\n  ",
+                made.words_missed,
+                file=sys.stderr,
+            )
     return scores
 
 

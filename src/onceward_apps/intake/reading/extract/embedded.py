@@ -62,8 +62,52 @@ _SIGNS: Final[dict[DocumentKind, dict[str, float]]] = {
     },
 }
 _WORDS: Final[dict[Language, frozenset[str]]] = {
-    "en": frozenset("the and of with for was is no date report patient name once twice daily to in by".split()),
-    "de": frozenset("der die das und mit für war ist kein keine datum befund patient am vom zur bei von im täglich".split()),
+    "en": frozenset(
+        [
+            "the",
+            "and",
+            "of",
+            "with",
+            "for",
+            "was",
+            "is",
+            "no",
+            "date",
+            "report",
+            "patient",
+            "name",
+            "once",
+            "twice",
+            "daily",
+            "to",
+            "in",
+            "by",
+        ]
+    ),
+    "de": frozenset(
+        [
+            "der",
+            "die",
+            "das",
+            "und",
+            "mit",
+            "für",
+            "war",
+            "ist",
+            "kein",
+            "keine",
+            "datum",
+            "befund",
+            "patient",
+            "am",
+            "vom",
+            "zur",
+            "bei",
+            "von",
+            "im",
+            "täglich",
+        ]
+    ),
 }
 # Enough signs to be sure of a kind.
 _ENOUGH: Final = 5.0
@@ -87,7 +131,8 @@ class Embedded:
 def classify(document: Document) -> Classification:
     text = document.text.casefold()
     scores = {
-        kind: sum(weight for sign, weight in signs.items() if re.search(sign, text)) for kind, signs in _SIGNS.items()
+        kind: sum(weight for sign, weight in signs.items() if re.search(sign, text))
+        for kind, signs in _SIGNS.items()
     }
     best, second = sorted(scores, key=lambda kind: -scores[kind])[:2]
     top = scores[best]
