@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from statistics import median
 from typing import Final
 
@@ -69,7 +70,7 @@ def quarter_turns(words: Sequence[Word]) -> int:
     point along the text.
     """
     votes = [0.0, 0.0, 0.0, 0.0]
-    for before, after in zip(words, words[1:], strict=False):
+    for before, after in pairwise(words):
         dx = (after.x + after.width / 2) - (before.x + before.width / 2)
         dy = (after.y + after.height / 2) - (before.y + before.height / 2)
         size = min(before.width, before.height, after.width, after.height) or 1
@@ -125,7 +126,7 @@ def _turned(word: Word, turns: int) -> _Box:
 def _tilt(boxes: Sequence[_Box]) -> float:
     """The median slope from a word to the next one on its line, in radians."""
     slopes: list[float] = []
-    for before, after in zip(boxes, boxes[1:], strict=False):
+    for before, after in pairwise(boxes):
         dx, dy = after.x - before.x, after.y - before.y
         if dx > 0 and before.right < after.right and abs(dy) < math.tan(_STEEPEST) * dx:
             # A long step says more about the slope than a short one.
@@ -151,7 +152,8 @@ def _rows(boxes: Sequence[_Box]) -> list[list[_Box]]:
 def _covers(row: Sequence[_Box], box: _Box) -> bool:
     """Whether the box stands above or below a word of the row, rather than beside it."""
     return any(
-        min(box.right, other.right) - max(box.left, other.left) > 0.6 * 2 * min(box.half_width, other.half_width)
+        min(box.right, other.right) - max(box.left, other.left)
+        > 0.6 * 2 * min(box.half_width, other.half_width)
         for other in row
     )
 
@@ -199,7 +201,11 @@ def _gutter(lines: Sequence[list[_Box]], start: int) -> tuple[float | None, int]
             before = sum(1 for box in line if box.x < middle)
             full += before >= 3 and len(line) - before >= 3
             end += 1
-        if full >= _COLUMN_LINES and full >= 0.6 * (end - start) and _prose(lines[start:end], (left + right) / 2):
+        if (
+            full >= _COLUMN_LINES
+            and full >= 0.6 * (end - start)
+            and _prose(lines[start:end], (left + right) / 2)
+        ):
             return (left + right) / 2, end
     return None, start + 1
 
@@ -207,7 +213,7 @@ def _gutter(lines: Sequence[list[_Box]], start: int) -> tuple[float | None, int]
 def _gaps(line: Sequence[_Box]) -> list[tuple[float, float]]:
     return [
         (before.right, after.left)
-        for before, after in zip(line, line[1:], strict=False)
+        for before, after in pairwise(line)
         if after.left - before.right > _GUTTER * 2 * min(before.half_height, after.half_height)
     ]
 

@@ -60,7 +60,9 @@ def numbers(text: str) -> list[Decimal]:
     text = text.strip().lstrip("+")
     found: list[Decimal] = []
     if match := _NUMBER.fullmatch(text):
-        found.append(Decimal(f"{match['whole']}.{match['part'] or '0'}") if match["mark"] else Decimal(match["whole"]))
+        found.append(
+            Decimal(f"{match['whole']}.{match['part'] or '0'}") if match["mark"] else Decimal(match["whole"])
+        )
     if _GROUPED.fullmatch(text):
         grouped = _ungrouped(text)
         if grouped is not None and grouped not in found:

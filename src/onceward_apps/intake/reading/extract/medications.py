@@ -36,10 +36,35 @@ _STOPPED: Final = re.compile(
 _UNNAMED: Final = re.compile(r"[A-ZÄÖÜ][\wäöüß-]{3,}(?: [a-zäöüß-]{4,})?")
 _NOT_NAMES: Final = frozenset(
     lexicon.fold(word)
-    for word in (
-        "substance medication medicine wirkstoff medikament stärke strength dose dosage form patient tablets tabletten "
-        "morgens mittags abends nachts signature unterschrift practice praxis phone telefon page seite note hinweis"
-    ).split()
+    for word in [
+        "substance",
+        "medication",
+        "medicine",
+        "wirkstoff",
+        "medikament",
+        "stärke",
+        "strength",
+        "dose",
+        "dosage",
+        "form",
+        "patient",
+        "tablets",
+        "tabletten",
+        "morgens",
+        "mittags",
+        "abends",
+        "nachts",
+        "signature",
+        "unterschrift",
+        "practice",
+        "praxis",
+        "phone",
+        "telefon",
+        "page",
+        "seite",
+        "note",
+        "hinweis",
+    ]
 )
 
 
@@ -89,7 +114,9 @@ def _text(row: Row, name: _Name) -> str:
 
 
 def _is_list(row: Row, classification: Classification) -> bool:
-    return row.section == "medications" or (classification.kind == "medication_plan" and row.section == "none")
+    return row.section == "medications" or (
+        classification.kind == "medication_plan" and row.section == "none"
+    )
 
 
 def _names(row: Row, *, listed: bool) -> Iterator[_Name]:

@@ -11,7 +11,9 @@ from typing import Final, Literal, TypeAlias
 from onceward_apps.intake.reading.lexicon import fold
 from onceward_apps.intake.reading.model import Document, Line, Span
 
-Section: TypeAlias = Literal["medications", "diagnoses", "allergies", "family", "results", "procedures", "none"]
+Section: TypeAlias = Literal[
+    "medications", "diagnoses", "allergies", "family", "results", "procedures", "none"
+]
 
 _HEADINGS: Final[dict[Section, tuple[str, ...]]] = {
     "medications": (

@@ -57,7 +57,16 @@ def opened(path: str, kind: str) -> Iterator[Image.Image]:
     try:
         with Image.open(path, formats=_FORMATS[kind]) as picture:
             yield picture
-    except (OSError, SyntaxError, ValueError, TypeError, KeyError, IndexError, EOFError, OverflowError) as error:
+    except (
+        OSError,
+        SyntaxError,
+        ValueError,
+        TypeError,
+        KeyError,
+        IndexError,
+        EOFError,
+        OverflowError,
+    ) as error:
         raise Refused("malformed", "the picture is damaged") from error
     except Image.DecompressionBombError as error:
         raise Refused("bomb", "the picture unpacks to far more than it is") from error
