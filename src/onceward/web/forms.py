@@ -44,6 +44,9 @@ class Form:
     def all(self, name: str) -> list[str]:
         return self._fields.get(name, [])
 
+    def names(self) -> list[str]:
+        return list(self._fields)
+
     def raw(self, name: str) -> str:
         return self._fields.get(name, [""])[-1]
 
