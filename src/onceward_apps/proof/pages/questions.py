@@ -34,7 +34,7 @@ async def questions(request: Request) -> Response:
         ]
         return look.show(
             "questions.html",
-            status=found["status"],
+            states=found["status"],
             most=max((row.jobs for row in found["status"]), default=0) or 1,
             duration_rows=found["duration"],
             partial=found["partial"],
