@@ -93,7 +93,7 @@ def shown(answer: Answer) -> Response:
 
 
 def render(
-    request: Request, template: str, code: int = 200, *, seconds: int = 60, **context: Any
+    request: Request, template: str, answer_status: int = 200, *, seconds: int = 60, **context: Any
 ) -> Response:
     """A public page.  The same content has the same tag, so that a second look costs nothing."""
     root = request.scope.get("root_path", "")
@@ -102,7 +102,7 @@ def render(
         .templates.get_template(f"proof/public/{template}")
         .render(root=root, static=static, **context)
     )
-    return kept(request, HTMLResponse(html, code), seconds=seconds)
+    return kept(request, HTMLResponse(html, answer_status), seconds=seconds)
 
 
 def kept(request: Request, response: Response, *, seconds: int) -> Response:
