@@ -91,7 +91,7 @@ class Routes:
         worker = Worker(
             self._app,
             dsn=resolve_dsn(self._app.dsn),
-            lanes={jobs.LANE: None, "deliveries": None},
+            lanes={jobs.LANE: None, jobs.DELIVERIES: None},
             concurrency=AT_ONCE,
             name="process-proof-jobs",
         )

@@ -7,7 +7,7 @@ from pathlib import Path
 from onceward import Onceward
 from onceward.web import Section, Web
 from onceward.web.sections import Link
-from onceward_apps.proof import sample
+from onceward_apps.proof import sample, store
 from onceward_apps.proof.pages import questions
 from onceward_apps.proof.pages.batches import BatchPages
 from onceward_apps.proof.pages.decisions import DecisionPages
@@ -36,5 +36,6 @@ def make_section(app: Onceward, settings: Settings) -> Section:
         templates=_HERE / "templates",
         static=_HERE / "static",
         public=[*PublicPages(app, settings).routes, *Functions(app, settings).routes],
+        prepare=store.install,
         samples=fill,
     )

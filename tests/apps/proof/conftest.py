@@ -71,7 +71,7 @@ def serve(proof):
     def start(**changes) -> Site:
         settings = dataclasses.replace(proof.settings, worker_secret=WORKER_SECRET, **changes)
         section = make_section(proof.app, settings)
-        sites.append(Site(proof, WebSettings(dsn=proof.dsn, app=proof.app, sections=[section])))
+        sites.append(Site(proof, WebSettings(dsn=proof.dsn, apps=[proof.app], sections=[section])))
         return sites[-1]
 
     yield start
