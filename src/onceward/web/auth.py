@@ -174,7 +174,7 @@ async def _check_may_post(request: Request, identity: Identity) -> None:
     if identity.method == "token":
         return
     check_origin(request)
-    sent = request.headers.get("x-csrf-token") or (await read_form(request)).text("csrf")
+    sent = request.headers.get("x-csrf-token") or (await read_form(request, files=True)).text("csrf")
     if not sent or not secrets.same(sent, csrf_of(request)):
         raise HTTPException(
             403, "the form is not ours, or older than your session: reload the page and try again"

@@ -1,4 +1,4 @@
-"""PDFs from typst templates: in some ten milliseconds, in this process, with every font embedded."""
+"""PDFs and pictures from typst templates: in some ten milliseconds, in this process, with every font embedded."""
 
 from __future__ import annotations
 
@@ -25,6 +25,22 @@ def pdf(template: Path, data: Mapping[str, Any], *, fonts: Sequence[Path] = ()) 
         sys_inputs={"data": json.dumps(data)},
         format="pdf",
     )
+    assert isinstance(made, bytes)
+    return made
+
+
+def png(template: Path, data: Mapping[str, Any], *, fonts: Sequence[Path] = (), ppi: float = 72) -> bytes:
+    """The first page as a picture; at 72 pixels per inch, a point of the template is a pixel.  Raises typst.TypstError."""
+    made = typst.compile(
+        template,
+        root=template.parent,
+        font_paths=_found(tuple(fonts)),
+        sys_inputs={"data": json.dumps(data)},
+        format="png",
+        ppi=ppi,
+    )
+    if isinstance(made, list):
+        made = made[0]
     assert isinstance(made, bytes)
     return made
 

@@ -15,6 +15,8 @@ from onceward_apps.proof.pipeline import Pipeline, Proof, send_alert
 from onceward_apps.proof.settings import Settings
 
 LANE = "proof"
+# Of its own: systems that share a database send through different providers.
+DELIVERIES = "proof-deliveries"
 MONITORS = {"proof_system_health": store.check_health}
 
 
@@ -27,7 +29,7 @@ def make_app(
 ) -> Onceward:
     """The application.  Emails go the way that ONCEWARD_EMAIL names, unless a provider is given."""
     app = Onceward(dsn, name="proof")
-    Deliveries(app, email=email, slack=Slack(settings.slack) if settings.slack else None)
+    Deliveries(app, lane=DELIVERIES, email=email, slack=Slack(settings.slack) if settings.slack else None)
     pipeline = Pipeline(app, settings, renderer or renderer_of(settings))
 
     @app.task(

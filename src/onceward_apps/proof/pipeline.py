@@ -1,7 +1,7 @@
 """The work on one batch: QR code, label, email.  Whatever is done stays done, whoever goes on with it.
 
 Steps of the contract are `qr_generated`, `qr_uploaded`, `label_generated`, `label_uploaded` and `email_sent`; the others
-keep what belongs to them: the batch as it was read first, the addresses in the batch's row, the email in the ledger.
+keep what belongs to them: the addresses in the batch's row, the email in the ledger.
 """
 
 from __future__ import annotations
@@ -78,7 +78,9 @@ class Pipeline:
             raise
 
     async def _steps(self, batch_id: UUID, job: Job) -> Proof | Snooze:
-        batch = await job.transaction("batch_read", store.get_batch, batch_id)
+        # Anew in each attempt: a job that is requeued after somebody has mended a text draws the new one.
+        async with await self._connect() as connection:
+            batch = await store.get_batch(connection, batch_id)
         qr_url = await self._qr(batch, job)
         label_url = await self._label(batch, job)
         pause = await self._email(batch, label_url, job)

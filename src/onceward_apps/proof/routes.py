@@ -5,9 +5,11 @@ The web layer mounts these under /functions/v1/ and on the public host, and chec
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import hmac
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime
 from decimal import Decimal
@@ -16,8 +18,9 @@ from typing import Annotated, Any
 import psycopg
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from onceward import Onceward
+from onceward import Onceward, jsonsafe
 from onceward.dsn import resolve_dsn
+from onceward.errors import InvalidPayload
 from onceward.worker import Worker
 from onceward_apps.proof import jobs, store
 from onceward_apps.proof.settings import Settings
@@ -56,11 +59,16 @@ class PageEvent(BaseModel):
     meta: dict[str, str | int | float | bool | None] = Field(default_factory=dict, max_length=10)
 
 
+Connect = Callable[[], AbstractAsyncContextManager[store.Connection]]
+
+
 class Routes:
-    def __init__(self, app: Onceward, settings: Settings) -> None:
+    """`connect` gives a connection for one call; without it, each call opens one of its own."""
+
+    def __init__(self, app: Onceward, settings: Settings, connect: Connect | None = None) -> None:
         self._app = app
         self._settings = settings
-        self._dsn = resolve_dsn(app.dsn)
+        self._connect = connect or self._own_connection
 
     # ------------------------------------------------------------ POST /functions/v1/…
 
@@ -70,7 +78,7 @@ class Routes:
             new = NewBatch.model_validate(body)
         except ValidationError as error:
             return _invalid(error)
-        async with await self._connect() as connection:
+        async with self._connect() as connection:
             answer = await store.call(
                 connection, "select raw_ops.fn_create_batch_v1(%s, %s)", new.production_date, new.kg_produced
             )
@@ -78,12 +86,12 @@ class Routes:
 
     async def process_proof_jobs(self, secret: str | None) -> Answer:
         """process-proof-jobs: work until nothing is due.  Safe beside workers, and beside itself: each job is claimed once."""
-        if not self._is_worker(secret):
+        if not self.is_worker(secret):
             return Answer(401, {"error": "Unauthorized"})
         worker = Worker(
             self._app,
-            dsn=self._dsn,
-            lanes={jobs.LANE: None, "deliveries": None},
+            dsn=resolve_dsn(self._app.dsn),
+            lanes={jobs.LANE: None, jobs.DELIVERIES: None},
             concurrency=AT_ONCE,
             name="process-proof-jobs",
         )
@@ -91,53 +99,63 @@ class Routes:
 
     async def run_monitor(self, secret: str | None, body: object) -> Answer:
         """run-monitor, with {"check": …}."""
-        if not self._is_worker(secret):
+        if not self.is_worker(secret):
             return Answer(401, {"error": "Unauthorized"})
         check = body.get("check") if isinstance(body, Mapping) else None
-        if check not in jobs.MONITORS:
+        if not isinstance(check, str) or check not in jobs.MONITORS:
             return Answer(
                 404, {"success": False, "error": f"unknown check; known: {', '.join(jobs.MONITORS)}"}
             )
-        async with await self._connect() as connection, connection.transaction():
+        async with self._connect() as connection, connection.transaction():
             answer = await jobs.run_monitor(self._app, self._settings, connection, check)
         return Answer(200 if answer["success"] else 500, answer)
 
     # ------------------------------------------------------------ the public host
 
+    async def home(self) -> dict[str, Any]:
+        """/: the brand, and the batch that was released last."""
+        async with self._connect() as connection:
+            found: dict[str, Any] = await store.call(connection, "select raw_ops.fn_get_proof_home_v1()")
+        return found
+
     async def page(self, public_batch_id: str) -> Answer:
         """/batch/{public_batch_id}: what the page shows.  An unknown id is a 404, the others are pages."""
-        async with await self._connect() as connection:
+        async with self._connect() as connection:
             found = await store.call(
-                connection, "select raw_ops.fn_get_proof_page_v1(%s)", public_batch_id[:60]
+                connection, "select raw_ops.fn_get_proof_page_v1(%s)", _plain(public_batch_id)
             )
         return Answer(200 if found["found"] else 404, found)
 
     async def latest(self) -> Answer:
         """/batch/PR-00LATEST: where to go."""
-        async with await self._connect() as connection:
+        async with self._connect() as connection:
             found = await store.call(connection, "select raw_ops.fn_get_latest_released_batch_v1()")
         target = found["public_batch_id"] if found["found"] else "sample"
         return Answer(302, {"location": f"/batch/{target}"})
 
-    async def search(self, code: str) -> Answer:
-        """/api/search: {found, status, public_batch_id}, of released batches only."""
-        async with await self._connect() as connection:
+    async def search(self, code: str, *, address: str = "") -> Answer:
+        """/api/search: {found, status, public_batch_id}, of released batches only, and not without end."""
+        visitor = self._visitor(address, agent="")
+        async with self._connect() as connection:
+            if not await store.call(connection, "select raw_ops.fn_take_search_place_v1(%s)", visitor):
+                return Answer(429, {"error": "Too many searches. Try again in a minute."})
             return Answer(
-                200, await store.call(connection, "select raw_ops.fn_search_batch_v1(%s)", code[:60])
+                200, await store.call(connection, "select raw_ops.fn_search_batch_v1(%s)", _plain(code))
             )
 
     async def event(self, body: object, *, address: str, agent: str) -> Answer:
         """/api/event.  Who it was is hashed with the day and forgotten with it."""
         try:
             event = PageEvent.model_validate(body)
+            # Nothing that the database could not keep.
+            jsonsafe.dumps(event.model_dump(), what="event")
         except ValidationError as error:
             return _invalid(error)
-        today = datetime.now(UTC).date().isoformat()
-        seed = self._settings.storage.secrets[0]
-        visitor = hmac.new(seed, f"{today}\n{address}\n{agent}".encode(), hashlib.sha256).hexdigest()
-        async with await self._connect() as connection:
+        except InvalidPayload as error:
+            return Answer(422, {"success": False, "error": error.message})
+        async with self._connect() as connection:
             answer = await store.record_event(
-                connection, event.event, event.public_batch_id, event.meta, visitor
+                connection, event.event, event.public_batch_id, event.meta, self._visitor(address, agent)
             )
         full = answer.get("reason") == "too many events"
         return Answer(202 if answer["accepted"] else 429 if full else 422, answer)
@@ -159,13 +177,27 @@ class Routes:
 
     # ------------------------------------------------------------ how
 
-    def _is_worker(self, secret: str | None) -> bool:
+    def is_worker(self, secret: str | None) -> bool:
         """In constant time.  Without a secret in the settings, nobody is."""
         wanted = self._settings.worker_secret
         return hmac.compare_digest((secret or "").encode(), wanted.encode()) and bool(wanted)
 
-    async def _connect(self) -> store.Connection:
-        return await psycopg.AsyncConnection.connect(self._dsn, autocommit=True)
+    def _visitor(self, address: str, agent: str) -> str:
+        """A name for somebody that tells nothing and is another one tomorrow."""
+        today = datetime.now(UTC).date().isoformat()
+        seed = self._settings.storage.secrets[0]
+        return hmac.new(seed, f"{today}\n{address}\n{agent}".encode(), hashlib.sha256).hexdigest()
+
+    @contextlib.asynccontextmanager
+    async def _own_connection(self) -> AsyncIterator[store.Connection]:
+        dsn = resolve_dsn(self._app.dsn)
+        async with await psycopg.AsyncConnection.connect(dsn, autocommit=True) as connection:
+            yield connection
+
+
+def _plain(text: str) -> str:
+    """As PostgreSQL takes it; no code is longer, and none has such characters."""
+    return text[:60].replace("\0", "").encode("utf-8", "replace").decode()
 
 
 def _invalid(error: ValidationError) -> Answer:

@@ -16,6 +16,8 @@ from onceward_apps.kit.storage import Storage
 RendererName = Literal["typst", "browserless"]
 BUCKET = "proof-assets"
 SENDER = "production@protocolraw.co.uk"
+# Where emails are files in a folder, nobody is written to by mistake.
+NOBODY = "co-packer@example.com"
 BROWSERLESS = "https://production-sfo.browserless.io"
 PUBLIC = ("qr-codes/",)
 
@@ -36,21 +38,26 @@ class Settings:
     # Webhooks by channel; without one, alerts of that channel are only logged.
     slack: Mapping[str, str] = field(default_factory=dict, repr=False)
     worker_secret: str = field(default="", repr=False)
+    # The name under which customers find the public pages; without one, only under their path.
+    public_host: str = ""
 
     @classmethod
     def from_environ(cls, environ: Mapping[str, str] = os.environ) -> Settings:
         """
-        COPACKER_EMAIL              who gets the labels; required
+        COPACKER_EMAIL              who gets the labels; required where emails leave the machine
         PROOF_EMAIL_FROM            the sender
         PROOF_STORAGE_URL           file:///folder, s3://…, gs://…, az://…; by default a folder in ONCEWARD_HOME
         PROOF_ASSETS_URL            where the world finds those files
         PROOF_LINK_SECRETS          secrets that sign links, the newest first, separated by commas
         PROOF_RENDERER              typst or browserless; with BROWSERLESS_URL and BROWSERLESS_API_KEY
         PROOF_FONTS                 a folder with Montserrat
-        PROOF_WORKER_SECRET         of the route process-proof-jobs
+        PROOF_HOST                  the host name of the public pages, as proof.protocolraw.co.uk
+        PROOF_WORKER_SECRET         of the routes process-proof-jobs and run-monitor
         SLACK_OPS_ALERTS_WEBHOOK    SLACK_OPS_URGENT_WEBHOOK
         """
         copacker = environ.get("COPACKER_EMAIL", "")
+        if not copacker and environ.get("ONCEWARD_EMAIL", "").partition(":")[0] in {"", "outbox"}:
+            copacker = NOBODY
         if not copacker:
             raise InvalidArgument(
                 "COPACKER_EMAIL is not set", hint="Name the address that gets the label artwork."
@@ -79,6 +86,7 @@ class Settings:
             ),
             slack={channel: url for channel, url in hooks.items() if url},
             worker_secret=environ.get("PROOF_WORKER_SECRET", ""),
+            public_host=environ.get("PROOF_HOST", "").strip().lower(),
         )
 
 
@@ -98,7 +106,7 @@ def storage_from(environ: Mapping[str, str]) -> Storage:
         )
     return Storage(
         url=url,
-        base_url=environ.get("PROOF_ASSETS_URL", f"http://127.0.0.1:8000/{BUCKET}"),
+        base_url=environ.get("PROOF_ASSETS_URL", f"http://localhost:{environ.get('PORT') or 8080}/{BUCKET}"),
         secrets=[secret.encode() for secret in given] or [_own_secret(home)],
         public=PUBLIC,
     )

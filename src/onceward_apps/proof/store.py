@@ -6,7 +6,7 @@ from typing import Any, LiteralString
 from uuid import UUID
 
 import psycopg
-from psycopg.rows import tuple_row
+from psycopg.rows import namedtuple_row, tuple_row
 from psycopg.types.json import Jsonb
 
 from onceward.errors import LeaseLost, PermanentFailure
@@ -85,3 +85,61 @@ def _held(answer: dict[str, Any], url: str) -> str:
     if not answer["success"]:
         raise LeaseLost(answer["error"])
     return url
+
+
+# ------------------------------------------------------------ what the portal reads
+
+
+async def rows(connection: Connection, statement: LiteralString, **params: object) -> list[Any]:
+    cursor = connection.cursor(row_factory=namedtuple_row)
+    return await (await cursor.execute(statement, params)).fetchall()
+
+
+async def find_batches(
+    connection: Connection, *, status: str | None, text: str | None, before: UUID | None, limit: int
+) -> list[Any]:
+    """The newest first, by status and by a part of code or public id."""
+    return await rows(
+        connection,
+        "select * from raw_ops.portal_batches as b"
+        " where (%(status)s::text is null or b.status = %(status)s)"
+        " and (%(text)s::text is null or strpos(b.batch_code, upper(%(text)s)) > 0 or strpos(b.public_batch_id, upper(%(text)s)) > 0)"
+        " and (%(before)s::uuid is null or (b.created_at, b.id) <"
+        " (select o.created_at, o.id from raw_ops.batches as o where o.id = %(before)s))"
+        " order by b.created_at desc, b.id desc limit %(limit)s",
+        status=status, text=text, before=before, limit=limit,
+    )  # fmt: skip
+
+
+async def count_batches(connection: Connection) -> dict[str, int]:
+    found = await rows(
+        connection, "select status, count(*) as batches from raw_ops.batches group by status"
+    )
+    return {row.status: row.batches for row in found}
+
+
+async def dead_letters(connection: Connection, limit: int = 200) -> list[Any]:
+    return await rows(
+        connection,
+        "select b.* from raw_ops.portal_batches as b where b.job_state = 'dead_letter' order by b.created_at desc limit %(limit)s",
+        limit=limit,
+    )
+
+
+async def lab_parameters(connection: Connection) -> list[Any]:
+    return await rows(connection, "select * from raw_ops.lab_parameters order by place")
+
+
+async def products(connection: Connection) -> list[Any]:
+    return await rows(connection, "select * from raw_ops.products order by sku")
+
+
+async def questions(connection: Connection) -> dict[str, list[Any]]:
+    """The five saved questions."""
+    return {
+        "status": await rows(connection, "select * from raw_ops.proof_queue_status"),
+        "duration": await rows(connection, "select * from raw_ops.proof_duration_trend"),
+        "failures": await rows(connection, "select * from raw_ops.proof_failure_history"),
+        "partial": await rows(connection, "select * from raw_ops.proof_partial_completions"),
+        "volume": await rows(connection, "select * from raw_ops.proof_batch_volume"),
+    }

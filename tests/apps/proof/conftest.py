@@ -1,11 +1,18 @@
 from __future__ import annotations
 
+import dataclasses
+
 import pytest
 
+from onceward.web import WebSettings
 from onceward_apps.proof import store
 from onceward_apps.proof.sample import load
-from tests.apps.proof.stage import Proof
+from onceward_apps.proof.section import make_section
+from tests.apps.proof.stage import WORKER_SECRET, Proof
 from tests.deliveries.sinks import HttpSink, MailSink
+from tests.web.conftest import Site, chromium
+
+__all__ = ["chromium"]
 
 
 @pytest.fixture(scope="session")
@@ -54,3 +61,35 @@ def proof(database, tmp_path, mail, chat):
     proof.mail, proof.chat = mail, chat
     yield proof
     proof.close()
+
+
+@pytest.fixture
+def serve(proof):
+    """The web with the section of the proof system, on a real server."""
+    sites = []
+
+    def start(**changes) -> Site:
+        settings = dataclasses.replace(proof.settings, worker_secret=WORKER_SECRET, **changes)
+        section = make_section(proof.app, settings)
+        sites.append(Site(proof, WebSettings(dsn=proof.dsn, apps=[proof.app], sections=[section])))
+        return sites[-1]
+
+    yield start
+    for site in sites:
+        site.close()
+
+
+@pytest.fixture
+def site(serve):
+    return serve()
+
+
+@pytest.fixture
+def ana(site):
+    return site.signed_in()
+
+
+@pytest.fixture
+def public(site):
+    """Somebody with a phone."""
+    return site.visitor().http

@@ -16,6 +16,7 @@ from onceward_apps.proof.jobs import make_app
 from onceward_apps.proof.settings import PUBLIC, Settings
 
 SECRET = b"only for tests, and of no use elsewhere"
+WORKER_SECRET = "a worker secret that only tests know"
 DAY = date(2026, 3, 20)
 PASSING = [
     {"parameter": "Salmonella", "method": "ISO 6579-1", "result": "Not detected", "limit": "Absent in 25 g", "passed": True},
@@ -43,6 +44,9 @@ class Proof:
     def make_app(self, **given):
         settings = given.pop("settings", self.settings)
         return make_app(settings, self.dsn, **{"email": self.email, **given})
+
+    def run(self, statement, *params):
+        self.conn.execute(statement, params)
 
     def connect(self, role=None):
         conn = psycopg.connect(self.dsn, autocommit=True)

@@ -14,7 +14,7 @@ TABLES = [
 ]  # fmt: skip
 VIEWS = [
     "proof_jobs", "proof_job_events", "ops_events", "proof_queue_status", "proof_duration_trend", "proof_failure_history",
-    "proof_partial_completions", "proof_batch_volume", "public_batches", "public_lab_results",
+    "proof_partial_completions", "proof_batch_volume", "public_batches", "public_lab_results", "portal_batches",
 ]  # fmt: skip
 PUBLIC_COLUMNS = {"public_batch_id", "status", "expiry_date", "released_at", "proof_url"}
 PEOPLE = {"onceward_operator", "onceward_auditor"}
@@ -25,6 +25,11 @@ FUNCTIONS = {
     "fn_search_batch_v1": EVERYBODY,
     "fn_record_proof_page_event_v1": EVERYBODY,
     "fn_create_batch_v1": EVERYBODY - {"anon"},
+    "fn_create_batches_v1": EVERYBODY - {"anon"},
+    "fn_get_proof_home_v1": EVERYBODY - {"anon"},
+    "fn_take_search_place_v1": EVERYBODY - {"anon"},
+    "fn_get_portal_batch_v1": {"onceward_operator", "onceward_auditor"},
+    "fn_update_product_v1": {"onceward_operator"},
     "fn_get_proof_page_v1": EVERYBODY - {"anon"},
     "fn_get_batch_v1": {"onceward_worker", "onceward_operator", "onceward_auditor"},
     "fn_proof_state": {"onceward_worker", "onceward_operator", "onceward_auditor"},

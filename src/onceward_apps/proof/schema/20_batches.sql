@@ -1,6 +1,6 @@
 -- Batches: codes without gaps, public ids that tell nothing, and a record of every failure.
 
--- A line of the audit trail, with the role that calls.
+-- A line of the audit trail, with who acts.
 create or replace function raw_ops.fn_log_event(
   p_entity_type text, p_entity_id uuid, p_kind text, p_message text, p_meta jsonb default '{}'
 )
@@ -9,7 +9,23 @@ create or replace function raw_ops.fn_log_event(
   set search_path = pg_catalog, pg_temp
 as $$
   insert into raw_ops.ops_event_log (entity_type, entity_id, kind, message, meta)
-  values (p_entity_type, p_entity_id, p_kind, p_message, p_meta || jsonb_build_object('by', onceward.caller()))
+  values (p_entity_type, p_entity_id, p_kind, p_message, p_meta || jsonb_build_object('by', onceward.actor()))
+$$;
+
+-- What people decide is in the engine's audit log as well, which is sealed.
+create or replace function raw_ops.fn_audit(
+  p_kind text, p_entity_id text, p_message text, p_before jsonb default null, p_after jsonb default null, p_entity_type text default 'batch'
+)
+  returns void
+  language plpgsql volatile
+  set search_path = pg_catalog, pg_temp
+as $$
+declare
+  v_tenant text := raw_ops.fn_be_tenant('default');
+begin
+  perform onceward.record_event(p_kind, left(p_message, 2000), p_entity_type, p_entity_id, p_before, p_after, p_tenant => 'default');
+  perform raw_ops.fn_be_tenant(v_tenant);
+end;
 $$;
 
 create or replace function raw_ops.fn_refusal(p_error text, p_more jsonb default '{}')
@@ -90,7 +106,7 @@ as $$
 begin
   insert into raw_ops.batch_status_history (batch_id, old_status, new_status, reason, changed_by)
   values (new.id, case when tg_op = 'UPDATE' then old.status end, new.status,
-          nullif(current_setting('raw_ops.reason', true), ''), onceward.caller());
+          nullif(current_setting('raw_ops.reason', true), ''), onceward.actor());
   return new;
 end;
 $$;
@@ -211,10 +227,59 @@ begin
   perform raw_ops.fn_log_event('batch', v_batch.id, 'INFO', 'Batch created via Ops Portal',
     jsonb_build_object('batch_code', v_batch.batch_code, 'public_batch_id', v_batch.public_batch_id,
       'kg_produced', p_kg_produced, 'production_date', p_production_date, 'formulation_id', v_formulation));
+  perform raw_ops.fn_audit('proof.batch_created', v_batch.batch_code, format('Batch %s created', v_batch.batch_code),
+    p_after => jsonb_build_object('production_date', p_production_date, 'kg_produced', p_kg_produced, 'status', 'QA_HOLD'));
   return jsonb_build_object('success', true, 'batch_id', v_batch.id, 'batch_code', v_batch.batch_code,
     'public_batch_id', v_batch.public_batch_id, 'proof_url', v_batch.proof_url, 'expiry_date', v_batch.expiry_date);
 end;
 $$;
+
+-- Several at once: all of them, or none and what is wrong with which.
+create or replace function raw_ops.fn_create_batches_v1(p_batches jsonb)
+  returns jsonb
+  language plpgsql security definer
+  set search_path = pg_catalog, pg_temp
+as $$
+declare
+  v_answer  jsonb;
+  v_created jsonb := '[]';
+  v_errors  jsonb := '[]';
+  v_item    record;
+begin
+  if jsonb_typeof(p_batches) is distinct from 'array' or jsonb_array_length(p_batches) not between 1 and 500 then
+    return raw_ops.fn_refusal('batches must be a list of 1 to 500 batches');
+  end if;
+  begin
+    -- In the order of the dates, whose counters are locked; two who create for the same dates wait, and not in a circle.
+    for v_item in
+      select b.production_date, b.kg_produced, b.place
+        from rows from (jsonb_to_recordset(p_batches) as (production_date date, kg_produced numeric)) with ordinality
+             as b (production_date, kg_produced, place)
+       order by b.production_date, b.place
+    loop
+      v_answer := raw_ops.fn_create_batch_v1(v_item.production_date, v_item.kg_produced);
+      if (v_answer -> 'success')::boolean then
+        v_created := v_created || (v_answer || jsonb_build_object('row', v_item.place));
+      else
+        v_errors := v_errors || jsonb_build_object('row', v_item.place, 'error', v_answer ->> 'error');
+      end if;
+    end loop;
+    if jsonb_array_length(v_errors) > 0 then
+      raise exception 'some rows are wrong' using errcode = 'P0PRB';
+    end if;
+  exception
+    -- Undoes what the others have made.
+    when sqlstate 'P0PRB' then
+      return raw_ops.fn_refusal(format('%s of %s rows cannot be created; nothing was', jsonb_array_length(v_errors),
+                                       jsonb_array_length(p_batches)), jsonb_build_object('errors', v_errors));
+    when datetime_field_overflow or invalid_datetime_format or invalid_text_representation or numeric_value_out_of_range then
+      return raw_ops.fn_refusal('batches must have a production_date and kg_produced each: ' || sqlerrm);
+  end;
+  return jsonb_build_object('success', true, 'created', v_created);
+end;
+$$;
+comment on function raw_ops.fn_create_batches_v1(jsonb) is
+  'Creates batches from [{production_date, kg_produced}], all or none: {success, created}, or {success: false, error, errors: [{row, error}]}.';
 
 -- Everything that label and email say about a batch.
 create or replace function raw_ops.fn_get_batch_v1(p_batch_id uuid)

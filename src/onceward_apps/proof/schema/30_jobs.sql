@@ -189,6 +189,8 @@ select md5(l.job_id || ' ' || l.what)::uuid as id, 'proof_job' as entity_type, l
 create or replace view raw_ops.ops_events as
 select e.id, e.entity_type, e.entity_id, e.kind, e.message, e.meta, e.created_at from raw_ops.ops_event_log as e
 union all
-select p.id, p.entity_type, p.entity_id, p.kind, p.message, p.meta, p.created_at from raw_ops.proof_job_events as p;
+select p.id, p.entity_type, p.entity_id, p.kind, p.message, p.meta, p.created_at from raw_ops.proof_job_events as p
+ -- Those that are about to go are written down already.
+ where not exists (select from raw_ops.ops_event_log as e where e.id = p.id);
 comment on view raw_ops.ops_events is
   'The audit trail: what people and functions did, and what became of each job, as the engine has recorded it.';

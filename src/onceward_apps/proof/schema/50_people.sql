@@ -107,6 +107,8 @@ begin
   if v_error is not null then
     return raw_ops.fn_refusal('Only dead_letter jobs can be manually resolved: ' || v_error);
   end if;
+  perform raw_ops.fn_audit('proof.job_resolved', v_code, p_resolution_note, jsonb_build_object('state', v_state),
+    jsonb_build_object('state', 'resolved_manual', 'asset_check_skipped', coalesce(p_skip_asset_check, false), 'missing_assets', to_jsonb(v_missing)));
   return jsonb_build_object('success', true, 'batch_code', v_code, 'resolved', true);
 end;
 $$;
@@ -148,6 +150,7 @@ begin
     where d.id = raw_ops.fn_email_id(v_batch) and d.state = 'abandoned';
   perform raw_ops.fn_log_event('proof_job', v_batch, 'INFO', 'Proof job requeued',
     jsonb_build_object('batch_code', v_code, 'job_id', p_job_id, 'previous_state', v_state, 'note', p_note));
+  perform raw_ops.fn_audit('proof.job_requeued', v_code, p_note, jsonb_build_object('state', v_state), jsonb_build_object('state', 'queued'));
   return jsonb_build_object('success', true, 'batch_code', v_code, 'new_state', 'queued');
 end;
 $$;

@@ -33,10 +33,13 @@ begin
     (batch_id, parameter, method, result, limit_value, passed, lab_name, certificate_reference, certificate_pdf_url,
      analysis_date, recorded_by)
   select p_batch_id, g ->> 'parameter', trim(g ->> 'method'), trim(g ->> 'result'), trim(g ->> 'limit'), (g -> 'passed')::boolean,
-         trim(p_lab_name), trim(p_certificate_reference), p_certificate_pdf_url, p_analysis_date, onceward.caller()
+         trim(p_lab_name), trim(p_certificate_reference), p_certificate_pdf_url, p_analysis_date, onceward.actor()
     from jsonb_array_elements(p_results) as g;
   perform raw_ops.fn_log_event('batch', p_batch_id, 'INFO', 'Lab results recorded for batch ' || v_batch.batch_code,
     jsonb_build_object('batch_code', v_batch.batch_code, 'results', p_results, 'certificate_reference', p_certificate_reference));
+  perform raw_ops.fn_audit('proof.lab_results_recorded', v_batch.batch_code,
+    format('Lab results of batch %s recorded: %s', v_batch.batch_code, trim(p_certificate_reference)),
+    p_after => jsonb_build_object('passed', (select jsonb_object_agg(g ->> 'parameter', g -> 'passed') from jsonb_array_elements(p_results) as g)));
   return jsonb_build_object('success', true, 'batch_code', v_batch.batch_code, 'recorded', jsonb_array_length(p_results))
     || raw_ops.fn_release_verdict(p_batch_id);
 end;
@@ -177,5 +180,7 @@ begin
   perform raw_ops.fn_log_event('batch', p_batch.id, case when p_status = 'REJECTED' then 'WARNING' else 'INFO' end,
     format('Batch %s: %s → %s', p_batch.batch_code, p_batch.status, p_status),
     jsonb_build_object('batch_code', p_batch.batch_code, 'old_status', p_batch.status, 'new_status', p_status, 'reason', p_reason));
+  perform raw_ops.fn_audit('proof.batch_' || lower(p_status), p_batch.batch_code, p_reason,
+    jsonb_build_object('status', p_batch.status), jsonb_build_object('status', p_status));
 end;
 $$;

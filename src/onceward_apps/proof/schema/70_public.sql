@@ -55,7 +55,14 @@ create or replace function raw_ops.fn_get_proof_page_v1(p_public_batch_id text)
 as $$
   select case b.status
     when 'RELEASED' then jsonb_build_object('found', true, 'status', b.status, 'public_batch_id', b.public_batch_id,
-      'proof_url', b.proof_url, 'batch', to_jsonb(v), 'results', (
+      'proof_url', b.proof_url, 'batch', to_jsonb(v),
+      'product', (select jsonb_build_object('name', p.name, 'description', p.description, 'net_weight_g', p.net_weight_g,
+                                            'ingredients', p.ingredients)
+                    from raw_ops.products as p where p.id = b.product_id),
+      'formulation', (select jsonb_build_object('version', f.version, 'name', f.name, 'description', f.description,
+                                                'url', f.shopify_page_url, 'fediaf_verified', f.fediaf_verified)
+                        from raw_ops.formulations as f where f.id = b.formulation_id),
+      'results', (
         select coalesce(jsonb_agg(to_jsonb(r) - 'public_batch_id' order by l.place), '[]')
           from raw_ops.public_lab_results as r join raw_ops.lab_parameters as l on l.parameter = r.parameter
          where r.public_batch_id = b.public_batch_id),
@@ -74,6 +81,21 @@ as $$
    where not exists (select from raw_ops.batches as b where b.public_batch_id = p_public_batch_id)
 $$;
 comment on function raw_ops.fn_get_proof_page_v1(text) is 'Everything that the page of a batch shows, by its status.';
+
+-- What every public page needs, and the home page shows: the brand, its address, the batch that was released last.
+create or replace function raw_ops.fn_get_proof_home_v1()
+  returns jsonb
+  language sql stable security definer
+  set search_path = pg_catalog, pg_temp
+as $$
+  select jsonb_build_object(
+    'brand', (select jsonb_object_agg(c.key, c.value) from raw_ops.config as c
+               where c.key in ('brand_name', 'brand_tagline', 'brand_promise', 'made_in', 'company_details')),
+    'base_url', rtrim(raw_ops.fn_config('proof_base_url'), '/'),
+    'released', (select count(*) from raw_ops.batches as b where b.status = 'RELEASED'),
+    'latest', (select to_jsonb(v) from raw_ops.public_batches as v order by v.released_at desc, v.public_batch_id limit 1))
+$$;
+comment on function raw_ops.fn_get_proof_home_v1() is 'What the home page of the public host shows: {brand, base_url, released, latest}.';
 
 -- One more in a window, unless it is full.
 create or replace function raw_ops.fn_take_event_place(p_bucket text, p_window interval, p_most integer)
@@ -126,3 +148,16 @@ end;
 $$;
 comment on function raw_ops.fn_record_proof_page_event_v1(text, text, jsonb, text) is
   'Records what a visitor did on a proof page: {accepted}.  At most 30 a minute per visitor, 600 a minute and 50000 a day in all; nobody outside can read them.';
+
+-- Codes follow each other, so whoever could ask without end would learn which there are.
+create or replace function raw_ops.fn_take_search_place_v1(p_visitor text)
+  returns boolean
+  language sql volatile security definer
+  set search_path = pg_catalog, pg_temp
+as $$
+  select raw_ops.fn_take_event_place('search:' || md5(coalesce(p_visitor, 'unknown')), interval '1 minute', 10)
+     and raw_ops.fn_take_event_place('search by hour:' || md5(coalesce(p_visitor, 'unknown')), interval '1 hour', 40)
+     and raw_ops.fn_take_event_place('searches by minute', interval '1 minute', 300)
+$$;
+comment on function raw_ops.fn_take_search_place_v1(text) is
+  'Whether a visitor may search once more: at most 10 a minute and 40 an hour each, 300 a minute in all.';

@@ -90,6 +90,41 @@ $$;
 comment on function raw_ops.fn_check_proof_system_health_v2() is
   'Looks at the proof pipeline, writes a row of monitoring_runs and returns what to tell whom (alert_config), or null.  A run that fails is recorded, too.';
 
+-- The same thresholds as a monitor of the engine: each condition an alert that is opened once, acknowledged, silenced, and
+-- closed by itself.
+create or replace function raw_ops.fn_proof_findings(p_thresholds jsonb)
+  returns table (key text, summary text, severity text, value numeric, tenant text)
+  language sql stable
+  set search_path = pg_catalog, pg_temp
+  set jit = off
+as $$
+  with figures as (select raw_ops.fn_proof_figures() as f)
+  select c.key, c.summary, c.severity, c.value, 'default'
+    from figures as g
+   cross join lateral (values
+     ('dead_letters', (g.f ->> 'dead_letter_count') || ' proof job(s) in dead letter queue. Manual intervention required.', 'critical',
+      (g.f ->> 'dead_letter_count')::numeric, p_thresholds ->> 'dead_letters'),
+     ('stuck', (g.f ->> 'stuck_claimed') || ' proof job(s) stuck in claimed state for >5 minutes.', 'critical',
+      (g.f ->> 'stuck_claimed')::numeric, p_thresholds ->> 'stuck'),
+     ('partial_completions', (g.f ->> 'partial_completion_count') || ' proof job(s) with partial step completion.', 'warning',
+      (g.f ->> 'partial_completion_count')::numeric, p_thresholds ->> 'partial_completions'),
+     ('failed', (g.f ->> 'failed_count') || ' proof job(s) in failed state awaiting retry.', 'warning',
+      (g.f ->> 'failed_count')::numeric, p_thresholds ->> 'failed'),
+     ('slow', 'Proof jobs took ' || (g.f ->> 'avg_duration_ms') || 'ms on average in the last 24 hours.', 'warning',
+      (g.f ->> 'avg_duration_ms')::numeric, p_thresholds ->> 'average_ms')) as c (key, summary, severity, value, threshold)
+   -- A threshold that is off is null.
+   where c.value > c.threshold::numeric
+$$;
+select onceward.add_monitor(
+  'proof_system_health', 'raw_ops.fn_proof_findings(jsonb)', p_every => interval '5 minutes',
+  p_description => 'Proof jobs: dead letters, stuck, partly done, failing, slow',
+  p_thresholds => '[
+    {"name": "dead_letters", "value": 0, "description": "more dead letters than this: critical"},
+    {"name": "stuck", "value": 0, "description": "more jobs than this claimed for 5 minutes: critical"},
+    {"name": "partial_completions", "value": 0, "description": "more jobs than this with some of their steps done"},
+    {"name": "failed", "value": 3, "description": "more failed jobs than this wait for their next attempt"},
+    {"name": "average_ms", "value": 60000, "description": "jobs of 24 hours took more milliseconds than this on average"}]');
+
 -- 1. State distribution, last 7 days.
 create or replace view raw_ops.proof_queue_status as
 select s.state, count(p.id) as jobs, min(p.created_at) as oldest
@@ -161,13 +196,19 @@ declare
   v_answer   jsonb;
 begin
   v_old := array(
-    select l.batch_id from raw_ops.proof_job_links as l join onceward.jobs as j on j.id = l.job_id
-     where l.created_at < onceward.now() - interval '90 days' and j.finished_at < onceward.now() - interval '90 days'
-     order by l.batch_id limit p_limit);
-  -- The audit trail is for ever: what it shows of these jobs is written down before they go.
+    select l.batch_id from raw_ops.proof_job_links as l left join onceward.jobs as j on j.id = l.job_id
+     where l.created_at < onceward.now() - interval '90 days'
+       -- Ended so long ago, or gone from the engine.
+       and coalesce(j.finished_at, case when j.id is null then l.created_at end) < onceward.now() - interval '90 days'
+     order by l.created_at limit p_limit);
+  -- The audit trail is for ever: what it shows of jobs is written down before they go, here or in the engine, which
+  -- keeps ended jobs for 90 days as well and may be earlier by some hours.
   insert into raw_ops.ops_event_log (id, entity_type, entity_id, kind, message, meta, created_at)
   select e.id, e.entity_type, e.entity_id, e.kind, e.message, e.meta, e.created_at
-    from raw_ops.proof_job_events as e where e.entity_id = any (v_old)
+    from raw_ops.proof_job_events as e
+   where e.entity_id in (select l.batch_id from raw_ops.proof_job_links as l join onceward.jobs as j on j.id = l.job_id
+                          where l.created_at < onceward.now() - interval '80 days' and j.finished_at < onceward.now() - interval '80 days'
+                          order by l.created_at limit p_limit)
       on conflict do nothing;
   delete from raw_ops.proof_job_links as l where l.batch_id = any (v_old);
   delete from raw_ops.proof_claims as k

@@ -33,7 +33,7 @@ grant execute on function raw_ops.fn_get_latest_released_batch_v1, raw_ops.fn_se
 -- The company's programs and people.
 grant select on raw_ops.proof_jobs, raw_ops.ops_events, raw_ops.public_batches, raw_ops.public_lab_results,
                 raw_ops.proof_queue_status, raw_ops.proof_duration_trend, raw_ops.proof_failure_history,
-                raw_ops.proof_partial_completions, raw_ops.proof_batch_volume
+                raw_ops.proof_partial_completions, raw_ops.proof_batch_volume, raw_ops.portal_batches
    to onceward_worker, onceward_operator, onceward_auditor;
 grant select on raw_ops.batches, raw_ops.products, raw_ops.formulations, raw_ops.config, raw_ops.lab_parameters, raw_ops.lab_results,
                 raw_ops.batch_status_history, raw_ops.monitoring_runs
@@ -52,7 +52,10 @@ $$;
 -- Readers of the views call their functions.
 grant execute on function raw_ops.fn_proof_state, raw_ops.fn_error_category, raw_ops.fn_attempt_began
    to onceward_worker, onceward_operator, onceward_auditor;
-grant execute on function raw_ops.fn_create_batch_v1, raw_ops.fn_get_proof_page_v1 to onceward_producer, onceward_worker, onceward_operator;
+grant execute on function raw_ops.fn_create_batch_v1, raw_ops.fn_create_batches_v1, raw_ops.fn_get_proof_page_v1, raw_ops.fn_get_proof_home_v1,
+  raw_ops.fn_take_search_place_v1
+   to onceward_producer, onceward_worker, onceward_operator;
+grant execute on function raw_ops.fn_get_portal_batch_v1 to onceward_operator, onceward_auditor;
 grant execute on function raw_ops.fn_get_batch_v1 to onceward_worker, onceward_operator, onceward_auditor;
 grant execute on function
   raw_ops.fn_claim_proof_jobs_v1, raw_ops.fn_heartbeat_proof_jobs_v1, raw_ops.fn_set_batch_qr_assets_v1,
@@ -64,7 +67,7 @@ grant execute on function
 grant execute on function
   raw_ops.fn_set_batch_qr_assets_v1, raw_ops.fn_set_batch_label_asset_v1, raw_ops.fn_resolve_proof_job_manually_v1,
   raw_ops.fn_requeue_proof_job_v1, raw_ops.fn_record_lab_results_v1, raw_ops.fn_release_batch_v1, raw_ops.fn_reject_batch_v1,
-  raw_ops.fn_check_proof_system_health_v2
+  raw_ops.fn_check_proof_system_health_v2, raw_ops.fn_update_product_v1
    to onceward_operator;
 
 -- Supabase's backend role may do everything that is documented.

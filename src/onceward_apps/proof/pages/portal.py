@@ -1,0 +1,120 @@
+"""What the pages of the portal share: who looks, with which rights, and how a refusal is told."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any
+from uuid import UUID, uuid4
+
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import Response
+
+from onceward import contrib
+from onceward.calls.runs import begin_run, finish_run
+from onceward.errors import InvalidArgument
+from onceward.web import layout
+from onceward.web.context import identity_of, web_of
+from onceward.web.forms import Form, read_form
+from onceward_apps.proof import store
+from onceward_apps.proof.domain import STEPS
+from onceward_apps.proof.pages.serving import static
+
+LEASE = timedelta(minutes=1)
+# Words and shapes of the engine's chips for the states of the contract.
+JOB_CHIPS = {
+    "queued": "ready", "claimed": "running", "done": "done", "failed": "scheduled", "dead_letter": "dead_letter",
+    "resolved_manual": "resolved",
+}  # fmt: skip
+STATUS_CHIPS = {"QA_HOLD": "blocked", "RELEASED": "done", "REJECTED": "dead_letter"}
+STATUS_WORDS = {"QA_HOLD": "QA hold", "RELEASED": "released", "REJECTED": "rejected"}
+STEP_WORDS = dict(
+    zip(STEPS, ("QR code drawn", "QR code stored", "Label drawn", "Label stored", "Email sent"), strict=True)
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """A transaction that only reads, and the frame around the page."""
+
+    request: Request
+    connection: store.Connection
+    frame: layout.Frame
+
+    def show(self, template: str, status: int = 200, **context: Any) -> Response:
+        return layout.render(
+            self.request, f"proof/{template}", self.frame, status,
+            static=static, job_chips=JOB_CHIPS, status_chips=STATUS_CHIPS, status_words=STATUS_WORDS, steps=STEP_WORDS, **context,
+        )  # fmt: skip
+
+
+@contextlib.asynccontextmanager
+async def looking(request: Request) -> AsyncIterator[Look]:
+    """For everybody who belongs to the company: the proof system is the tenant `default`."""
+    who = _insider(request)
+    async with web_of(request).database.acting(who) as db:
+        # Compiling the view of jobs takes longer than running it.
+        await store.call(db.connection, "select set_config('jit', 'off', true)")
+        yield Look(request, db.connection, await layout.frame(db))
+
+
+@contextlib.asynccontextmanager
+async def changing(request: Request) -> AsyncIterator[store.Connection]:
+    """One transaction in the name of who pressed the button.  The gate has checked role and form."""
+    async with web_of(request).database.acting(_insider(request), writes=True) as db:
+        yield db.connection
+
+
+def _insider(request: Request) -> Any:
+    who = identity_of(request)
+    if who.tenant not in {None, "default"}:
+        raise HTTPException(404)
+    return who
+
+
+def id_of(request: Request, name: str = "id") -> UUID:
+    try:
+        return UUID(request.path_params[name])
+    except ValueError:
+        raise HTTPException(404) from None
+
+
+async def form_of(request: Request) -> Form:
+    """What was sent, without characters that no database keeps.  Raises InvalidArgument."""
+    form = await read_form(request)
+    for name in form.names():
+        if any("\0" in value for value in form.all(name)):
+            raise InvalidArgument(f"{name} must not contain NUL characters")
+    return form
+
+
+async def get_batch(connection: store.Connection, batch_id: UUID) -> dict[str, Any]:
+    """Raises HTTPException when there is none."""
+    found: dict[str, Any] | None = await store.call(
+        connection, "select raw_ops.fn_get_portal_batch_v1(%s)", batch_id
+    )
+    if found is None:
+        raise HTTPException(404)
+    return found
+
+
+async def once(
+    connection: store.Connection, name: str, act: Callable[[], Awaitable[Mapping[str, Any]]]
+) -> dict[str, Any]:
+    """The answer of the first form with this name, however often it is sent: a run key of the engine, in the same transaction."""
+    begun = await contrib.run_async(
+        connection, begin_run(name, "proof", lease=LEASE, tenant="default", token=uuid4())
+    )
+    if begun.acquired:
+        answer = dict(await act())
+        await contrib.run_async(
+            connection, finish_run(name, begun.epoch, json.dumps(answer), tenant="default")
+        )
+        return answer
+    if not isinstance(begun.result, dict):
+        raise HTTPException(409, "the same form is being worked on: reload the page in a moment")
+    return begun.result
