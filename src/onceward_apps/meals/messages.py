@@ -145,14 +145,33 @@ class Messages:
             ),
         )
 
-    def qr(self, connection: Connection, customer: Customer, token: QrToken) -> None:
+    def correction(self, connection: Connection, customer: Customer, *, cause: str, correction: str) -> None:
+        """A new correction link, which somebody of the staff sends."""
+        self._send(
+            connection,
+            customer,
+            Letter(
+                "handle_correction",
+                f"handle_correction:{customer.id}:{cause}",
+                "Correct your Telegram handle",
+                [
+                    f"Hello {customer.name},",
+                    "tell us your Telegram handle here, and you get a new link to our bot:",
+                    Link("Correct your handle", self._seal.text(self.correction_link(correction))),
+                    "It works once, within 7 days.",
+                ],
+            ),
+        )
+
+    def qr(self, connection: Connection, customer: Customer, token: QrToken, *, again: int = 0) -> None:
+        """The code of a day.  Only a person sends it `again`, under a key of its own."""
         day = spoken(token.service_date)
         self._send(
             connection,
             customer,
             Letter(
                 "qr",
-                f"qr:{customer.id}:{token.service_date}",
+                f"qr:{customer.id}:{token.service_date}" + (f":{again}" if again else ""),
                 f"Your meal QR code for {day}",
                 [
                     f"Hello {customer.name},",

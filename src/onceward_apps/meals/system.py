@@ -6,7 +6,7 @@ import os
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Self
+from typing import Any, Self
 from uuid import UUID
 
 from psycopg_pool import ConnectionPool
@@ -73,6 +73,13 @@ class Meals:
             environ={},
         )
         return app
+
+    def record(self, connection: Connection, kind: str, about: tuple[str, object], **changes: Any) -> None:
+        """An entry of the audit log, in the caller's transaction.  The actor is that of the transaction."""
+        entity, name = about
+        self._client.record_event(
+            kind, entity_type=entity, entity_id=str(name), connection=connection, **changes
+        )
 
     def install(self) -> bool:
         """The schema, unless the database has it; whether it was applied."""
