@@ -27,7 +27,7 @@ def main() -> None:
 
     # `onceward web` does the same.
     listening, ready = open_socket("127.0.0.1", 0), threading.Event()
-    server = make_server(WebSettings(app=app), started=ready.set)
+    server = make_server(WebSettings(apps=[app]), started=ready.set)
     serving = threading.Thread(target=lambda: asyncio.run(server.serve([listening])))
     serving.start()
     ready.wait()

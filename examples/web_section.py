@@ -52,7 +52,7 @@ app.sections.append(
 if __name__ == "__main__":
     with open_socket("127.0.0.1", 0) as listening:
         started = threading.Event()
-        server = make_server(WebSettings(app=app, sections=app.sections), started=started.set)
+        server = make_server(WebSettings(apps=[app], sections=app.sections), started=started.set)
         thread = threading.Thread(target=lambda: asyncio.run(server.serve([listening])))
         thread.start()
         started.wait(30)

@@ -256,6 +256,36 @@ def test_a_worker_without_deliveries_leaves_the_lane_alone(onceward_kit, smtp):
     assert onceward_kit.drain(plain) == 0
 
 
+def test_applications_of_one_database_send_through_their_own_providers(onceward_kit, tmp_path):
+    red = Post(onceward_kit, lane="red", email=Outbox(tmp_path / "red", sender="red@example.com"))
+    blue = Post(onceward_kit, lane="blue", email=Outbox(tmp_path / "blue", sender="blue@example.com"))
+    to_red, to_blue = red.mail(key="red"), blue.mail(key="blue")
+
+    assert red.work() == 1
+    assert (red.state(to_red), blue.state(to_blue)) == ("sent", "pending")
+    assert blue.work() == 1
+    assert [len(list((tmp_path / name).glob("*.eml"))) for name in ("red", "blue")] == [1, 1]
+
+
+def test_an_alert_about_a_delivery_takes_the_same_lane(onceward_kit, smtp, http_sink):
+    slack = Slack({"default": http_sink.url})
+    post = Post(onceward_kit, lane="red", email=smtp, slack=slack, alerts_to="slack:")
+    post.mail(to="jane+rcpt_550@example.com")
+
+    assert post.work() == 2
+    assert len(http_sink.kept) == 1
+
+
+def test_the_sender_serves_the_common_lane(onceward_kit):
+    from onceward.deliveries.sender import app
+
+    post = Post(onceward_kit)
+    sent = post.mail()
+
+    assert onceward_kit.drain(app) == 1
+    assert post.state(sent) == "sent"
+
+
 def test_waits_can_be_chosen_per_kind_and_per_delivery(onceward_kit, smtp):
     post = Post(onceward_kit, email=smtp, waits={"email": [timedelta(seconds=1), timedelta(seconds=2)]})
     by_kind, own = post.mail(key="a"), post.mail(key="b", waits=[timedelta(hours=1)])

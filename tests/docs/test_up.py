@@ -24,12 +24,12 @@ def free_port() -> int:
 
 
 class Up:
-    def __init__(self, dsn: str, home) -> None:
+    def __init__(self, dsn: str, home, *apps: str) -> None:
         self.port = free_port()
         environment = {name: value for name, value in os.environ.items() if not name.startswith("PG")}
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "onceward.cli", "up"],
-            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+            [sys.executable, "-m", "onceward.cli", "up", *apps],
+            cwd=home, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
             env={**environment, "ONCEWARD_DSN": dsn, "ONCEWARD_HOME": str(home), "PORT": str(self.port)},
         )  # fmt: skip
         self.seen: list[str] = []
@@ -114,3 +114,58 @@ def test_a_port_that_is_taken_is_told_before_anything_starts(onceward_database, 
         )  # fmt: skip
     assert done.returncode == 1
     assert "could not listen on" in done.stderr
+
+
+PAIR = """
+from pathlib import Path
+
+from starlette.responses import PlainTextResponse
+from starlette.routing import Route
+
+from onceward import Onceward
+from onceward.deliveries import Deliveries
+from onceward.web import Section
+
+
+def made(name):
+    app = Onceward(name=name)
+    Deliveries(app, lane=name + "-deliveries")
+
+    @app.task(name=name + "_work", lane=name)
+    async def work():
+        return name
+
+    async def fill(web):
+        client = app.async_client()
+        async with web.database.serving() as db:
+            await client.enqueue(work, {}, key="sample", key_window="forever", connection=db.connection)
+
+    app.sections.append(Section(
+        name=name, title=name.title(), public=[Route("/" + name + "-open", lambda request: PlainTextResponse(name))],
+        prepare=lambda dsn: Path("prepared-" + name).write_text(dsn), samples=fill,
+    ))
+    return app
+
+
+red, blue = made("red"), made("blue")
+"""
+
+
+def test_several_applications_share_one_database_each_with_its_own_worker(onceward_database, tmp_path):
+    tmp_path.joinpath("pair.py").write_text(PAIR)
+    up = Up(onceward_database, tmp_path, "pair:red", "pair:blue")
+    try:
+        assert [up.http.get(path).text for path in ("/red-open", "/blue-open")] == ["red", "blue"]
+        assert {file.name: file.read_text() for file in tmp_path.glob("prepared-*")} == {
+            "prepared-red": onceward_database,
+            "prepared-blue": onceward_database,
+        }
+        wait_for(
+            onceward_database,
+            "select count(*) from onceward.jobs where state = 'done' and task like '%_work'",
+            2,
+        )
+        # The third sends what is in the common lane, alerts among it.
+        wait_for(onceward_database, "select count(*) from onceward.workers where state = 'live'", 3)
+    finally:
+        assert up.stop() == 0

@@ -13,7 +13,9 @@ from onceward.calls.base import Call, one, rows_of, scalar
 from onceward.model import BegunDelivery, Delivery, DeliveryFilter, DeliveryInfo, Json, Options
 
 
-def deliver(kind: str, content: str, options: Options, *, alerts_to: str | None = None) -> Call[Delivery]:
+def deliver(
+    kind: str, content: str, options: Options, *, lane: str = "deliveries", alerts_to: str | None = None
+) -> Call[Delivery]:
     """`content` and `alerts_to` are JSON text that jsonsafe has checked.
 
     Of the options, only the key, the times, priority, retry and tenant count; without a retry policy, that of the kind.
@@ -23,7 +25,7 @@ def deliver(kind: str, content: str, options: Options, *, alerts_to: str | None 
         "%(tenant)s::text, coalesce(%(run_at)s::timestamptz, onceward.now() + %(delay)s::interval), "
         "coalesce(%(expires_at)s::timestamptz, coalesce(%(run_at)s::timestamptz, "
         "onceward.now() + coalesce(%(delay)s::interval, '0')) + %(expires_in)s::interval), "
-        "%(priority)s::int, %(retry)s::jsonb, null, %(alerts_to)s::jsonb, %(headers)s::jsonb)",
+        "%(priority)s::int, %(retry)s::jsonb, null, %(alerts_to)s::jsonb, %(headers)s::jsonb, %(lane)s::text)",
         {
             "kind": kind,
             "key": options.key,
@@ -36,6 +38,7 @@ def deliver(kind: str, content: str, options: Options, *, alerts_to: str | None 
             "priority": options.priority,
             "retry": json.dumps(options.retry.to_json()) if options.retry else None,
             "alerts_to": alerts_to,
+            "lane": lane,
             "headers": json.dumps(dict(options.headers)) if options.headers else None,
         },
         one(lambda row: Delivery(UUID(str(row[0])), row[1], row[2])),

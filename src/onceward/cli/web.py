@@ -13,9 +13,9 @@ from onceward.cli.values import UsageProblem
 
 DEFAULT_PORT = 8080
 
-Target = Annotated[
-    str | None,
-    typer.Argument(metavar="[APP]", help="The application, as package.module:app.", show_default=False),
+Targets = Annotated[
+    list[str] | None,
+    typer.Argument(metavar="[APP…]", help="Applications, each as package.module:app.", show_default=False),
 ]
 Port = Annotated[
     int | None,
@@ -39,7 +39,7 @@ def _port(given: int | None) -> int:
 
 def web(
     ctx: typer.Context,
-    target: Target = None,
+    targets: Targets = None,
     port: Port = None,
     host: Host = "127.0.0.1",
     proxies: Annotated[
@@ -49,31 +49,31 @@ def web(
         ),
     ] = None,
 ) -> None:
-    """Serve the web pages until stopped. With an application: its pages, too."""
+    """Serve the web pages until stopped. With applications: their pages, too."""
     from onceward import logs
     from onceward.cli.target import load
     from onceward.web import ApiSettings, Sso, WebSettings
     from onceward.web.server import serve
 
     logs.configure()
-    app = load(target) if target else None
+    apps = [load(target) for target in targets or ()]
     session = session_of(ctx)
     settings = WebSettings(
         dsn=session.named or None,
-        app=app,
-        sections=tuple(app.sections) if app else (),
+        apps=apps,
+        sections=[section for app in apps for section in app.sections],
         sso=Sso.from_environment(os.environ),
         api=ApiSettings.from_environment(os.environ),
     )
     serve(settings, host=host, port=_port(port), proxies=proxies)
 
 
-def up(ctx: typer.Context, target: Target = None, port: Port = None, host: Host = "127.0.0.1") -> None:
-    """Start everything: PostgreSQL, the schema, a worker and the web pages. Without an application: a sample shop."""
+def up(ctx: typer.Context, targets: Targets = None, port: Port = None, host: Host = "127.0.0.1") -> None:
+    """Start everything: PostgreSQL, the schema, workers and the web pages. Without an application: a sample shop."""
     from onceward.cli.target import load
     from onceward.up import UpSettings, run
     from onceward.up.up import SAMPLES
 
-    chosen = target or SAMPLES
-    settings = UpSettings(target=chosen, dsn=session_of(ctx).dsn, host=host, port=_port(port))
-    raise typer.Exit(run(settings, load(chosen)))
+    apps = {target: load(target) for target in targets or (SAMPLES,)}
+    settings = UpSettings(dsn=session_of(ctx).dsn, host=host, port=_port(port))
+    raise typer.Exit(run(settings, apps))

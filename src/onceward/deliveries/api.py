@@ -11,7 +11,7 @@ from onceward import calls, jsonsafe
 from onceward.calls import Call
 from onceward.deliveries import content
 from onceward.deliveries.content import Attachment
-from onceward.deliveries.handler import TASK
+from onceward.deliveries.handler import LANE, TASK
 from onceward.errors import InvalidArgument, UnknownJob
 from onceward.model import Delivery, DeliveryFilter, DeliveryInfo, Json, Retry
 from onceward.requests import job_id_of
@@ -206,6 +206,7 @@ def _call(
         kind,
         jsonsafe.dumps(made, what=kind),
         client._options(None, cast("EnqueueOptions", options)),  # noqa: SLF001
+        lane=settings.lane if settings else LANE,
         alerts_to=None if target is None else jsonsafe.dumps(target, what="alerts_to"),
     )
 

@@ -24,7 +24,10 @@ if TYPE_CHECKING:
 
 
 class Deliveries:
-    """Makes an application's workers serve the lane `deliveries`.
+    """Makes an application's workers send, and its clients use the lane that they serve.
+
+    Applications that share a database and send through different providers each need a `lane` of their own.
+    Alerts of monitors are in the lane `deliveries`; `onceward worker onceward.deliveries.sender:app` serves just that one.
 
     What is not given comes from the environment:
 
@@ -41,6 +44,7 @@ class Deliveries:
         self,
         app: Onceward,
         *,
+        lane: str = LANE,
         email: Provider | None = None,
         slack: Provider | None = None,
         telegram: Provider | None = None,
@@ -68,8 +72,9 @@ class Deliveries:
         self.waits = {kind: tuple(listed) for kind, listed in (waits or {}).items()}
         to = alerts_to if alerts_to is not None else environ.get("ONCEWARD_ALERTS_TO")
         self.alerts_to = content.target(to) if to else None
+        self.lane = lane
         handler = make_handler(self.providers, reconcile)
-        app.tasks[TASK] = build_task(handler, name=TASK, options=Options(lane=LANE))
+        app.tasks[TASK] = build_task(handler, name=TASK, options=Options(lane=lane))
         app.deliveries = self
 
 

@@ -17,13 +17,13 @@ GRACE_SECONDS = 5
 
 
 class WorkerProcess:
-    """One worker process at a time, with its log in a file beside the data of the embedded server."""
+    """One worker process at a time, with its log in a file of that name beside the data of the embedded server."""
 
-    def __init__(self, target: str, dsn: str) -> None:
+    def __init__(self, target: str, dsn: str, *, log_name: str = "worker.log") -> None:
         self._target = target
         self._environment = {**os.environ, **({"ONCEWARD_DSN": dsn} if dsn else {})}
         self._process: asyncio.subprocess.Process | None = None
-        self.log_file: Path = default_data_dir().parent / "worker.log"
+        self.log_file: Path = default_data_dir().parent / log_name
 
     @property
     def pid(self) -> int | None:
@@ -39,7 +39,9 @@ class WorkerProcess:
             assert self._process is not None
             status = await self._process.wait()
             pause = RESTART_FIRST if loop.time() - began > RESTART_LAST else min(pause * 2, RESTART_LAST)
-            log.error("worker_died", status=status, restart_in=pause, log=str(self.log_file))
+            log.error(
+                "worker_died", app=self._target, status=status, restart_in=pause, log=str(self.log_file)
+            )
             await asyncio.sleep(pause)
 
     async def _start(self) -> None:

@@ -64,7 +64,9 @@ def create_app(settings: WebSettings | None = None) -> Starlette:
     names = [section.name for section in chosen.sections]
     if len(set(names)) < len(names):
         raise InvalidArgument(f"sections have the same name: {', '.join(sorted(names))}")
-    database = Database(chosen.dsn or (chosen.app.dsn if chosen.app else None), size=chosen.pool_size)
+    database = Database(
+        chosen.dsn or next((app.dsn for app in chosen.apps if app.dsn), None), size=chosen.pool_size
+    )
     web = Web(
         settings=chosen,
         database=database,

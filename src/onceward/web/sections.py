@@ -42,7 +42,9 @@ class Section:
     `templates` is a folder; a template "orders.html" of the section "shop" is rendered as "shop/orders.html" and begins with
     {% extends "page.html" %}.
     `public` routes stand at the root and are open to everybody: no sign-in and no CSRF token, so they check for themselves.
-    `samples` fills in sample data; `onceward up` calls it once per database.
+    `prepare` brings what the application needs of the database up to date, given its DSN: `onceward up` calls it before
+    anything starts, at every start.
+    `samples` fills in sample data; `onceward up` calls it at every start, and keys make the second call change nothing.
     """
 
     name: str
@@ -53,6 +55,7 @@ class Section:
     templates: Path | None = None
     static: Path | None = None
     public: Sequence[BaseRoute] = ()
+    prepare: Callable[[str], object] | None = None
     samples: Callable[[Web], Awaitable[None]] | None = None
 
     def __post_init__(self) -> None:

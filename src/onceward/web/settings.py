@@ -105,8 +105,8 @@ class WebSettings:
     """Options of `onceward web`."""
 
     dsn: str | None = None
-    # What adds its own pages, and whose tasks can be tried out.
-    app: Onceward | None = None
+    # Whose tasks the API enqueues with their own defaults and schemas.
+    apps: Sequence[Onceward] = ()
     sections: Sequence[Section] = ()
     sso: Sso | None = None
     api: ApiSettings = field(default_factory=ApiSettings)

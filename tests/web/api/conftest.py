@@ -39,7 +39,7 @@ class Program:
 def serve_api(serve):
     """Serve with these bounds."""
     none = {"rate": 1e6, "burst": 1e6, "guesses": 1e6}
-    return lambda app=None, **bounds: serve(app=app, api=ApiSettings(**{**none, **bounds}))
+    return lambda app=None, **bounds: serve(apps=[app] if app else (), api=ApiSettings(**{**none, **bounds}))
 
 
 @pytest.fixture

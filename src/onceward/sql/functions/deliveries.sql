@@ -13,7 +13,8 @@ create or replace function onceward.deliver(
   p_retry        jsonb default null,
   p_max_attempts integer default null,
   p_alerts_to    jsonb default null,
-  p_headers      jsonb default null
+  p_headers      jsonb default null,
+  p_lane         text default 'deliveries'
 )
   returns table (delivery_id uuid, created boolean, state text)
   language plpgsql security definer
@@ -28,15 +29,15 @@ begin
   end if;
   select d.delivery_id, d.created into delivery_id, created
     from onceward.enter_delivery(p_kind, p_key, p_content, p_tenant, p_run_at, p_expires_at, p_priority, p_retry,
-                                 p_max_attempts, p_alerts_to, false, p_headers) as d;
+                                 p_max_attempts, p_alerts_to, false, p_headers, p_lane) as d;
   -- The key outlives the ledger.
   state := case when created then 'pending'
                 else coalesce((select d.state from onceward.delivery_private as d where d.id = delivery_id), 'removed') end;
   return next;
 end;
 $$;
-comment on function onceward.deliver(text, text, jsonb, text, timestamptz, timestamptz, integer, jsonb, integer, jsonb, jsonb) is
-  'Puts an outside effect (email, slack, telegram or webhook) into the ledger, in the caller''s transaction.  The same key gives the same delivery and created = false; other content under the same key is an error (OW005).  p_alerts_to ({"kind": …, "content": …}) is told when it ends as uncertain or abandoned.';
+comment on function onceward.deliver(text, text, jsonb, text, timestamptz, timestamptz, integer, jsonb, integer, jsonb, jsonb, text) is
+  'Puts an outside effect (email, slack, telegram or webhook) into the ledger, in the caller''s transaction.  The same key gives the same delivery and created = false; other content under the same key is an error (OW005).  p_alerts_to ({"kind": …, "content": …}) is told when it ends as uncertain or abandoned, through the same lane.';
 
 -- The job, and beside it the two rows.  The arguments have been checked.
 create or replace function onceward.enter_delivery(
@@ -51,7 +52,8 @@ create or replace function onceward.enter_delivery(
   p_max_attempts integer,
   p_alerts_to    jsonb,
   p_is_alert     boolean,
-  p_headers      jsonb default null
+  p_headers      jsonb default null,
+  p_lane         text default 'deliveries'
 )
   returns table (delivery_id uuid, created boolean)
   language plpgsql
@@ -61,7 +63,7 @@ declare
   v_retry  jsonb := coalesce(p_retry, onceward.delivery_retry(p_kind));
   v_tenant text := onceward.tenant_for(p_tenant);
 begin
-  perform onceward.declare_lanes(array['deliveries']);
+  perform onceward.declare_lanes(array[p_lane]);
   -- Before its parts are counted.
   perform onceward.check_retry(v_retry);
   select e.job_id, e.created into delivery_id, created
@@ -70,7 +72,7 @@ begin
       -- The hash tells a repetition from another effect; address and content are not for readers of jobs.
       jsonb_build_object('kind', p_kind,
                          'content_sha256', encode(sha256(convert_to(p_content::text, 'UTF8')), 'hex')),
-      p_lane         => 'deliveries',
+      p_lane         => p_lane,
       p_priority     => p_priority,
       p_run_at       => p_run_at,
       p_expires_at   => p_expires_at,
@@ -305,7 +307,9 @@ begin
              case v_delivery.state
                when 'uncertain' then format('It may have arrived: onceward delivery decide %s sent|send-again|abandon', p_delivery_id)
                else format('It was not sent: onceward job requeue %s sends it again', p_delivery_id) end)),
-    v_delivery.tenant, null, null, 0, null, null, null, true);
+    v_delivery.tenant, null, null, 0, null, null, null, true, null,
+    -- Who sends the one sends the other: other applications of this database have other providers.
+    coalesce((select j.lane from onceward.jobs as j where j.id = p_delivery_id), 'deliveries'));
   perform set_config('onceward.tenant', v_session, true);
 end;
 $$;

@@ -163,9 +163,9 @@ class Waited(BaseModel):
 
 
 def _client(request: Request, caller: Caller, task: str, tenant: str | None) -> AsyncClient:
-    """Tasks of the application that is served have their own defaults and schema; those of others have neither here."""
-    app = web_of(request).settings.app
-    return AsyncClient(app=app if app is not None and task in app.tasks else None, tenant=tenant)
+    """Tasks of the applications that are served have their own defaults and schema; those of others have neither here."""
+    app = next((app for app in web_of(request).settings.apps if task in app.tasks), None)
+    return AsyncClient(app=app, tenant=tenant)
 
 
 @router.post(
