@@ -225,8 +225,20 @@ class Messages:
         """Answer one update of Telegram."""
         self._ledger.telegram(chat_id=chat_id, text=text, key=f"telegram:{update_id}", connection=connection)
 
-    def sealed_today_link(self, token: QrToken) -> str:
-        return self._seal.text(self.today_link(token))
+    def show_code(
+        self, connection: Connection, chat_id: int, text: str, token: QrToken, *, update_id: int
+    ) -> None:
+        """Answer with the picture of the code, and with the page for who cannot see it."""
+        picture = self._seal.data(qr.png(self._keys.sign(token), pixels=QR_PIXELS))
+        self._ledger.telegram(
+            chat_id=chat_id,
+            text=f"{text}\n{self._seal.text(self.today_link(token))}",
+            photo=Attachment("qr.png", picture, "image/png"),
+            key=f"telegram:{update_id}",
+            # Tomorrow it would be taken for tomorrow's.
+            expires_at=token.expires_at,
+            connection=connection,
+        )
 
 
 def spoken(day: date) -> str:

@@ -26,7 +26,7 @@ from onceward_apps.meals import jobs, outside, store
 from onceward_apps.meals.domain import HANDLE_RULE, BadQr, QrExpired, QrToken, parse_handle
 from onceward_apps.meals.store import Connection
 from onceward_apps.meals.stripe import apply_event
-from onceward_apps.meals.system import Meals
+from onceward_apps.meals.system import DELIVERIES, Meals
 from onceward_apps.meals.telegram import answer_update
 
 log = logs.get("onceward_apps.meals")
@@ -36,7 +36,6 @@ MOST_BODY = 256 * 1024
 MOST_POINTS = 16_000_000
 # A run of the retry cron ends in time for whoever waits for its answer; what is left is the next run's.
 CRON_SECONDS = 25.0
-LANE = "deliveries"
 
 
 @dataclass(frozen=True, slots=True)
@@ -277,7 +276,7 @@ class Routes:
         if not self._is_cron(request):
             return refused(401, "UNAUTHORIZED", "Unauthorized")
         tried: set[UUID] = set()
-        worker = Worker(self._meals.app(watch=tried.add), dsn=self._meals.dsn, lanes=[LANE], concurrency=20)
+        worker = Worker(self._meals.app(watch=tried.add), dsn=self._meals.dsn, lanes=[DELIVERIES], concurrency=20)
 
         async def work() -> None:
             asyncio.get_running_loop().call_later(CRON_SECONDS, worker.stop)

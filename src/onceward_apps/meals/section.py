@@ -4,8 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from starlette.concurrency import run_in_threadpool
+
 from onceward import Onceward
+from onceward.web.context import Web
 from onceward.web.sections import Link, Section
+from onceward_apps.meals import sample
 from onceward_apps.meals.pages.calendar import Calendar
 from onceward_apps.meals.pages.customers import Customers
 from onceward_apps.meals.pages.desk import Desk
@@ -20,6 +24,15 @@ HERE = Path(__file__).parent
 
 def section(app: Onceward, meals: Meals) -> Section:
     desk = Desk(app, meals)
+
+    def prepare(dsn: str) -> None:
+        meals.bind(dsn)
+        meals.install()
+
+    async def samples(web: Web) -> None:
+        meals.bind(web.database.dsn)
+        await run_in_threadpool(sample.fill, meals)
+
     return Section(
         name="meals",
         title="Meals",
@@ -38,4 +51,6 @@ def section(app: Onceward, meals: Meals) -> Section:
         ],
         templates=HERE / "templates",
         static=HERE / "static",
+        prepare=prepare,
+        samples=samples,
     )

@@ -93,6 +93,7 @@ class Retried:
 
     id: UUID
     customer_id: UUID | None
+    name: str | None
     email_to: str | None
     template_type: str
     attempts: int
@@ -209,20 +210,21 @@ def successes(connection: Connection) -> list[Success]:
 
 
 RETRIED: LiteralString = (
-    "select id, customer_id, email_to, template_type, attempts, max_attempts, next_attempt_at, last_attempt_at, last_error, "
-    "       status, created_at, sent_at, delivery_state from meals.email_retry "
+    "select r.id, r.customer_id, c.name, r.email_to, r.template_type, r.attempts, r.max_attempts, r.next_attempt_at, "
+    "       r.last_attempt_at, r.last_error, r.status, r.created_at, r.sent_at, r.delivery_state "
+    "  from meals.email_retry as r left join meals.customer_list as c on c.id = r.customer_id "
 )
 
 
-def retried(connection: Connection, statuses: Sequence[str], limit: int, offset: int = 0) -> list[Retried]:
-    """The newest first; those that wait for a person before all others."""
+def retried(connection: Connection, statuses: Sequence[str], limit: int) -> list[Retried]:
+    """Those that wait for a person first, then those that wait, each the newest first."""
     return _rows(
         connection,
         Retried,
-        RETRIED + "where status = any (%s) order by status <> 'abandoned', created_at desc, id limit %s offset %s",
+        RETRIED + "where r.status = any (%s) "
+        "order by array_position(array['abandoned', 'pending', 'sent'], r.status), r.created_at desc, r.id limit %s",
         list(statuses),
         limit,
-        offset,
     )
 
 
@@ -230,7 +232,7 @@ def stuck(connection: Connection, limit: int) -> list[Retried]:
     return _rows(
         connection,
         Retried,
-        RETRIED + "where id in (select s.id from meals.stuck_emails as s) order by created_at limit %s",
+        RETRIED + "where r.id in (select s.id from meals.stuck_emails as s) order by r.created_at limit %s",
         limit,
     )
 

@@ -14,6 +14,7 @@ from starlette.responses import Response
 from onceward import Onceward
 from onceward.web import layout, web_of
 from onceward.web.context import identity_of
+from onceward.web.identity import Identity
 from onceward.web.layout import Frame
 from onceward_apps.meals import staff
 from onceward_apps.meals.pages.serving import own
@@ -33,7 +34,7 @@ class Desk:
 
     async def read(self, request: Request, work: Callable[[Connection], T]) -> tuple[Frame, T]:
         """The frame, and what `work` finds with the rights of staff."""
-        who = check(request)
+        who = self._check(request)
         async with web_of(request).database.acting(who) as db:
             shown = await layout.frame(db)
 
@@ -45,7 +46,7 @@ class Desk:
 
     async def act(self, request: Request, work: Callable[[Connection], T]) -> T:
         """One transaction; whatever is recorded in it names who pressed the button."""
-        who = check(request)
+        who = self._check(request)
 
         def change() -> T:
             with self.meals.transaction() as connection:
@@ -54,12 +55,16 @@ class Desk:
 
         return await run_in_threadpool(change)
 
+    def _check(self, request: Request) -> Identity:
+        self.meals.bind(web_of(request).database.dsn)
+        return check(request)
+
     def record(self, connection: Connection, kind: str, about: tuple[str, object], **changes: Any) -> None:
         """An entry of the audit log, in the transaction of what it tells.  References, and no names or addresses."""
         self.meals.record(connection, kind, about, **changes)
 
 
-def check(request: Request) -> Any:
+def check(request: Request) -> Identity:
     """Customers of meals are nobody's business who is bound to another tenant.  Returns the identity."""
     who = identity_of(request)
     if who.tenant not in {None, TENANT}:

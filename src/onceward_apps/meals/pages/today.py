@@ -80,7 +80,12 @@ class Today:
             spoken=spoken,
             points=hourly(found.hours),
             daily=[
-                Point(f"{each.service_date:%a} {each.service_date.day}", each.redeemed, each.issued - each.redeemed)
+                Point(
+                    f"{each.service_date:%a} {each.service_date.day}",
+                    each.redeemed,
+                    # Today is not over.
+                    each.issued - each.redeemed if each.service_date < found.day.service_date else 0,
+                )
                 for each in found.days
                 if each.issued
             ],
