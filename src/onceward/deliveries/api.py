@@ -61,8 +61,11 @@ class SlackMessage(DeliveryOptions, total=False):
 
 
 class TelegramMessage(DeliveryOptions, total=False):
+    """With a `photo`, the text is what stands under it: at most 1,024 characters instead of 4,096."""
+
     chat_id: Required[int | str]
     text: Required[str]
+    photo: Attachment | None
     parse_mode: Literal["HTML", "MarkdownV2"] | None
     silent: bool | None
 

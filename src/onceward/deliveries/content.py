@@ -72,6 +72,8 @@ def telegram(given: Mapping[str, Any]) -> dict[str, Json]:
     if isinstance(chat, bool) or not isinstance(chat, (int, str)):
         raise refused("chat_id", "must be a number, or the @name of a channel")
     content: dict[str, Json] = {"chat_id": chat, "text": text("text", given.get("text"))}
+    if given.get("photo") is not None:
+        (content["photo"],) = attachments([given["photo"]], name="photo")
     if given.get("parse_mode") is not None:
         content["parse_mode"] = given["parse_mode"]
     if given.get("silent"):
@@ -150,14 +152,15 @@ def text(name: str, given: object) -> str:
     return given
 
 
-def attachments(given: Sequence[Attachment]) -> list[Json]:
+def attachments(given: Sequence[Attachment], *, name: str = "attachments") -> list[Json]:
     listed = list(given)
     if not all(isinstance(item, Attachment) and isinstance(item.content, bytes) for item in listed):
-        raise refused("attachments", "must be a list of Attachment(filename, content, type)")
+        what = "a list of " if name == "attachments" else "an "
+        raise refused(name, f"must be {what}Attachment(filename, content, type)")
     total = sum(len(item.content) for item in listed)
     if total > MOST_ATTACHED:
         raise PayloadTooLarge(
-            f"attachments must be at most {MOST_ATTACHED} bytes together, got {total}",
+            f"{name} must be at most {MOST_ATTACHED} bytes together, got {total}",
             detail="Nothing was written.",
             hint="Send a link instead.",
         )

@@ -16,7 +16,7 @@ from onceward import Job, Onceward, OncewardError, Retry, logs
 from onceward.errors import CannotConnect, ConnectionLost
 from onceward_apps.meals import store
 from onceward_apps.meals.domain import Trouble, trouble_of
-from onceward_apps.meals.system import TENANT
+from onceward_apps.meals.system import LANE, TENANT
 
 if TYPE_CHECKING:
     from onceward_apps.meals.system import Meals
@@ -137,7 +137,7 @@ def register(app: Onceward, meals: Meals) -> Onceward:
     """Declare the tasks and schedules of the system."""
 
     @app.schedule(ISSUE_AT, name="meals-issue-qr", zone=ZONE, tenant=TENANT, overlap="skip")
-    @app.task(name="meals.issue_qr", retry=Retry(waits=[MINUTE, 5 * MINUTE]))
+    @app.task(name="meals.issue_qr", lane=LANE, retry=Retry(waits=[MINUTE, 5 * MINUTE]))
     def issue_qr(job: Job) -> dict[str, Any]:
         run = issue_due(meals)
         if run.delayed:
@@ -147,7 +147,7 @@ def register(app: Onceward, meals: Meals) -> Onceward:
         return run.answer()
 
     @app.schedule(CLEAN_AT, name="meals-cleanup", zone=ZONE, tenant=TENANT)
-    @app.task(name="meals.cleanup", retry=Retry(waits=[10 * MINUTE, 60 * MINUTE]))
+    @app.task(name="meals.cleanup", lane=LANE, retry=Retry(waits=[10 * MINUTE, 60 * MINUTE]))
     def cleanup(job: Job) -> dict[str, int]:
         return clean(meals)
 

@@ -145,14 +145,33 @@ class Messages:
             ),
         )
 
-    def qr(self, connection: Connection, customer: Customer, token: QrToken) -> None:
+    def correction(self, connection: Connection, customer: Customer, *, cause: str, correction: str) -> None:
+        """A new correction link, which somebody of the staff sends."""
+        self._send(
+            connection,
+            customer,
+            Letter(
+                "handle_correction",
+                f"handle_correction:{customer.id}:{cause}",
+                "Correct your Telegram handle",
+                [
+                    f"Hello {customer.name},",
+                    "tell us your Telegram handle here, and you get a new link to our bot:",
+                    Link("Correct your handle", self._seal.text(self.correction_link(correction))),
+                    "It works once, within 7 days.",
+                ],
+            ),
+        )
+
+    def qr(self, connection: Connection, customer: Customer, token: QrToken, *, again: int = 0) -> None:
+        """The code of a day.  Only a person sends it `again`, under a key of its own."""
         day = spoken(token.service_date)
         self._send(
             connection,
             customer,
             Letter(
                 "qr",
-                f"qr:{customer.id}:{token.service_date}",
+                f"qr:{customer.id}:{token.service_date}" + (f":{again}" if again else ""),
                 f"Your meal QR code for {day}",
                 [
                     f"Hello {customer.name},",
@@ -206,8 +225,20 @@ class Messages:
         """Answer one update of Telegram."""
         self._ledger.telegram(chat_id=chat_id, text=text, key=f"telegram:{update_id}", connection=connection)
 
-    def sealed_today_link(self, token: QrToken) -> str:
-        return self._seal.text(self.today_link(token))
+    def show_code(
+        self, connection: Connection, chat_id: int, text: str, token: QrToken, *, update_id: int
+    ) -> None:
+        """Answer with the picture of the code, and with the page for who cannot see it."""
+        picture = self._seal.data(qr.png(self._keys.sign(token), pixels=QR_PIXELS))
+        self._ledger.telegram(
+            chat_id=chat_id,
+            text=f"{text}\n{self._seal.text(self.today_link(token))}",
+            photo=Attachment("qr.png", picture, "image/png"),
+            key=f"telegram:{update_id}",
+            # Tomorrow it would be taken for tomorrow's.
+            expires_at=token.expires_at,
+            connection=connection,
+        )
 
 
 def spoken(day: date) -> str:

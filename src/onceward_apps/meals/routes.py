@@ -7,6 +7,7 @@ nothing; secrets are compared in constant time; no answer and no log line repeat
 from __future__ import annotations
 
 import asyncio
+import io
 import re
 import traceback
 from collections.abc import Callable, Mapping
@@ -25,15 +26,16 @@ from onceward_apps.meals import jobs, outside, store
 from onceward_apps.meals.domain import HANDLE_RULE, BadQr, QrExpired, QrToken, parse_handle
 from onceward_apps.meals.store import Connection
 from onceward_apps.meals.stripe import apply_event
-from onceward_apps.meals.system import Meals
+from onceward_apps.meals.system import DELIVERIES, Meals
 from onceward_apps.meals.telegram import answer_update
 
 log = logs.get("onceward_apps.meals")
 T = TypeVar("T")
 MOST_BODY = 256 * 1024
+# A picture of a counter's camera is smaller than that by far; unpacked, it may have so many points.
+MOST_POINTS = 16_000_000
 # A run of the retry cron ends in time for whoever waits for its answer; what is left is the next run's.
 CRON_SECONDS = 25.0
-LANE = "deliveries"
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +87,7 @@ class Routes:
             ("POST", re.compile(r"/api/handle/consume"), self.consume_handle),
             ("GET", re.compile(r"/today/([^/]+)"), self.today),
             ("POST", re.compile(r"/api/qr/redeem"), self.redeem),
+            ("POST", re.compile(r"/api/qr/read"), self.read),
             ("POST", re.compile(r"/api/cron/issue-qr"), self.issue_qr),
             ("POST", re.compile(r"/api/cron/process-email-retry"), self.process_email_retry),
         ]
@@ -213,23 +216,39 @@ class Routes:
 
     # ------------------------------------------------------------ the counter
 
-    def redeem(self, request: Request) -> Answer:
+    def kiosk_of(self, request: Request) -> str | None:
+        """The name of the kiosk that asks, by its secret."""
         secret = outside.bearer(request.headers)
         # Every secret is compared, so that the time tells nothing.
         names = [
             name for name, known in self._meals.settings.kiosks.items() if outside.is_secret(secret, known)
         ]
-        if not names:
+        return names[0] if names else None
+
+    def read(self, request: Request) -> Answer:
+        """What a picture says, for a kiosk whose browser cannot read QR codes.  Redeems nothing."""
+        if self.kiosk_of(request) is None:
+            return refused(401, "UNAUTHORIZED", "Unauthorized")
+        text = read_picture(request.body)
+        if text is None:
+            return refused(400, "NO_CODE", "There is no QR code in this picture")
+        return Answer(200, {"token": text})
+
+    def redeem(self, request: Request) -> Answer:
+        kiosk = self.kiosk_of(request)
+        if kiosk is None:
             return refused(401, "UNAUTHORIZED", "Unauthorized")
         given = request.object()
         text = given.get("token")
         if not isinstance(text, str):
             return refused(400, "INVALID", SCAN_REFUSALS["INVALID"])
+        # Somebody may show the address of the page instead of the code on it.
+        text = text.strip().rpartition("/")[2]
         scan_id = _uuid(given.get("scan_id"))
 
         def redeem(connection: Connection) -> tuple[store.Scan, str]:
             token, _ = self._read(connection, text)
-            scan = store.redeem_qr(connection, token.jti, names[0], scan_id)
+            scan = store.redeem_qr(connection, token.jti, kiosk, scan_id)
             return scan, store.local_time(connection, scan.used_at) if scan.used_at else ""
 
         try:
@@ -237,9 +256,9 @@ class Routes:
         except BadQr as error:
             return _unreadable(error)
         if scan.outcome == "REDEEMED":
-            log.info("qr_redeemed", kiosk=names[0])
+            log.info("qr_redeemed", kiosk=kiosk)
             return Answer(200, {"success": True, **_scan(scan)})
-        log.info("qr_refused", kiosk=names[0], reason=scan.outcome)
+        log.info("qr_refused", kiosk=kiosk, reason=scan.outcome)
         words = SCAN_REFUSALS[scan.outcome]
         if scan.outcome == "ALREADY_USED":
             words = f"This code was used at {at} at {scan.kiosk}"
@@ -257,7 +276,7 @@ class Routes:
         if not self._is_cron(request):
             return refused(401, "UNAUTHORIZED", "Unauthorized")
         tried: set[UUID] = set()
-        worker = Worker(self._meals.app(watch=tried.add), dsn=self._meals.dsn, lanes=[LANE], concurrency=20)
+        worker = Worker(self._meals.app(watch=tried.add), dsn=self._meals.dsn, lanes=[DELIVERIES], concurrency=20)
 
         async def work() -> None:
             asyncio.get_running_loop().call_later(CRON_SECONDS, worker.stop)
@@ -340,6 +359,22 @@ def _scan(scan: store.Scan) -> dict[str, Any]:
         "used_at": iso(scan.used_at) if scan.used_at else None,
         "kiosk": scan.kiosk,
     }
+
+
+def read_picture(picture: bytes) -> str | None:
+    """The text of the QR code in a JPEG or PNG; None when there is none, or it is no such picture."""
+    import zxingcpp
+    from PIL import Image
+
+    try:
+        with Image.open(io.BytesIO(picture), formats=("JPEG", "PNG")) as opened:
+            if opened.width * opened.height > MOST_POINTS:
+                return None
+            grey = opened.convert("L")
+    except (OSError, ValueError, SyntaxError, Image.DecompressionBombError):
+        return None
+    found = zxingcpp.read_barcodes(grey, formats=zxingcpp.BarcodeFormat.QRCode)
+    return found[0].text if found else None
 
 
 def _uuid(given: object) -> UUID | None:

@@ -46,6 +46,8 @@ class Seal:
         }
         if opened.get("attachments"):
             opened["attachments"] = [self._open_attachment(item) for item in opened["attachments"]]
+        if opened.get("photo"):
+            opened["photo"] = self._open_attachment(opened["photo"])
         return opened
 
     def _open_text(self, text: str) -> str:

@@ -3,11 +3,24 @@
 from __future__ import annotations
 
 import base64
+import os
 import secrets
+import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from cryptography.fernet import Fernet
+
+from onceward.embedded import default_data_dir
+
+NEEDED = (
+    "MEALS_QR_KEYS",
+    "MEALS_SEAL_KEYS",
+    "STRIPE_WEBHOOK_SECRET",
+    "TELEGRAM_WEBHOOK_SECRET",
+    "CRON_SECRET",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,15 +56,13 @@ class Settings:
 
     @classmethod
     def from_environ(cls, environ: Mapping[str, str]) -> Settings:
-        """Raises ValueError that names what is missing."""
-        needed = (
-            "MEALS_QR_KEYS",
-            "MEALS_SEAL_KEYS",
-            "STRIPE_WEBHOOK_SECRET",
-            "TELEGRAM_WEBHOOK_SECRET",
-            "CRON_SECRET",
-        )
-        missing = [name for name in needed if not environ.get(name)]
+        """Raises ValueError that names what is missing.
+
+        With none of them, this is a first look on one machine: keys are made once and kept in a file of its own.
+        """
+        if not any(environ.get(name) for name in NEEDED):
+            environ = {"MEALS_BASE_URL": "http://localhost:8080", **own_keys(), **environ}
+        missing = [name for name in NEEDED if not environ.get(name)]
         if missing:
             raise ValueError(
                 f"not set: {', '.join(missing)}.  `python -m onceward_apps.meals keys` makes new ones."
@@ -81,3 +92,20 @@ def new_keys() -> dict[str, str]:
         "CRON_SECRET": secrets.token_urlsafe(32),
         "MEALS_KIOSKS": f"counter-1={secrets.token_urlsafe(32)}",
     }
+
+
+def own_keys(folder: Path | None = None) -> dict[str, str]:
+    """Keys of this machine, made by whichever process comes first; readable by this user only."""
+    place = (folder or default_data_dir().parent) / "meals.keys"
+    if not place.exists():
+        place.parent.mkdir(parents=True, exist_ok=True)
+        made = {**new_keys(), "STRIPE_WEBHOOK_SECRET": secrets.token_urlsafe(32)}
+        # Whole before it has its name, and only the first one gets it: pages and workers start together.
+        with tempfile.NamedTemporaryFile("w", dir=place.parent, prefix="meals.keys.") as file:
+            file.write("".join(f"{name}={value}\n" for name, value in made.items()))
+            file.flush()
+            try:
+                os.link(file.name, place)
+            except FileExistsError:
+                pass
+    return dict(line.split("=", 1) for line in place.read_text().splitlines() if line)

@@ -159,6 +159,16 @@ def qr_of_chat(connection: Connection, chat_id: int) -> Issued | None:
     return _issued(found) if found else None
 
 
+def qr_of_customer(connection: Connection, customer_id: UUID) -> Issued | None:
+    """None for a customer who does not exist."""
+    found = connection.execute(
+        "select outcome, jti, customer_id, service_date, issued_at, expires_at, used_at, email, name, customer_id "
+        "from meals.qr_of_customer(%s)",
+        [customer_id],
+    ).fetchone()
+    return _issued(found) if found else None
+
+
 def qr_state(connection: Connection, jti: UUID) -> Scan:
     found = connection.execute(
         "select outcome, name, service_date, used_at, kiosk from meals.qr_state(%s)", [jti]
@@ -180,6 +190,38 @@ def redeem_qr(connection: Connection, jti: UUID, kiosk: str, scan_id: UUID | Non
 
 def local_time(connection: Connection, moment: datetime) -> str:
     return str(_value(connection, "select meals.local_time(%s)", moment))
+
+
+# ------------------------------------------------------------ what staff change
+
+
+def skip_day(connection: Connection, customer_id: UUID, day: date) -> bool:
+    return bool(_value(connection, "select meals.skip_day(%s, %s)", customer_id, day))
+
+
+def unskip_day(connection: Connection, customer_id: UUID, day: date) -> bool:
+    return bool(_value(connection, "select meals.unskip_day(%s, %s)", customer_id, day))
+
+
+def set_service_day(connection: Connection, day: date, is_open: bool, reason: str) -> bool:  # noqa: FBT001 - as in SQL
+    return bool(_value(connection, "select meals.set_service_day(%s, %s, %s)", day, is_open, reason))
+
+
+def clear_service_day(connection: Connection, day: date) -> bool:
+    return bool(_value(connection, "select meals.clear_service_day(%s)", day))
+
+
+def set_service_weekday(connection: Connection, weekday: int, is_open: bool) -> bool:  # noqa: FBT001 - as in SQL
+    return bool(_value(connection, "select meals.set_service_weekday(%s, %s)", weekday, is_open))
+
+
+def customer(connection: Connection, customer_id: UUID) -> Customer | None:
+    found = connection.execute("select id, email, name from meals.customer(%s)", [customer_id]).fetchone()
+    return Customer(*found) if found else None
+
+
+def email_count(connection: Connection, customer_id: UUID, template: str, since: datetime) -> int:
+    return int(_value(connection, "select meals.email_count(%s, %s, %s)", customer_id, template, since))
 
 
 # ------------------------------------------------------------ Stripe

@@ -6,7 +6,7 @@ import os
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Self
+from typing import Any, Self
 from uuid import UUID
 
 from psycopg_pool import ConnectionPool
@@ -23,6 +23,8 @@ from onceward_apps.meals.settings import Settings
 from onceward_apps.meals.store import Connection
 
 TENANT = "meals"
+# Lanes of our own: other systems on the same database have other tasks, and send through other providers.
+LANE, DELIVERIES = "meals", "meals-deliveries"
 # A database that does not answer is given up within seconds.  Nothing is prepared: a pooler may hand each transaction to
 # another server process.
 _CONNECTING = {"connect_timeout": 5, "tcp_user_timeout": 15_000, "prepare_threshold": None}
@@ -71,8 +73,21 @@ class Meals:
             telegram=Opening(self._telegram, self._seal, watch) if self._telegram else None,
             alerts_to=f"telegram:{ops}" if ops else None,
             environ={},
+            lane=DELIVERIES,
         )
         return app
+
+    def bind(self, dsn: str) -> None:
+        """The database of the pages, where none was given and the environment names none."""
+        if self._dsn is None:
+            self._dsn = dsn
+
+    def record(self, connection: Connection, kind: str, about: tuple[str, object], **changes: Any) -> None:
+        """An entry of the audit log, in the caller's transaction.  The actor is that of the transaction."""
+        entity, name = about
+        self._client.record_event(
+            kind, entity_type=entity, entity_id=str(name), connection=connection, **changes
+        )
 
     def install(self) -> bool:
         """The schema, unless the database has it; whether it was applied."""

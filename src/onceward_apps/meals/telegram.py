@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from onceward_apps.kit import tokens
 from onceward_apps.meals import store
+from onceward_apps.meals.domain import QrToken
 from onceward_apps.meals.messages import Messages, spoken
 from onceward_apps.meals.outside import TelegramUpdate
 from onceward_apps.meals.store import Connection
@@ -25,30 +26,33 @@ def answer_update(connection: Connection, messages: Messages, update: TelegramUp
         return "duplicate"
     if update.chat_id is None or not update.command:
         return "ignored"
-    outcome, text = _answer(connection, messages, update, update.chat_id)
-    messages.reply(connection, update.chat_id, text, update_id=update.update_id)
+    outcome, text, code = _answer(connection, update, update.chat_id)
+    if code is None:
+        messages.reply(connection, update.chat_id, text, update_id=update.update_id)
+    else:
+        messages.show_code(connection, update.chat_id, text, code, update_id=update.update_id)
     return outcome
 
 
 def _answer(
-    connection: Connection, messages: Messages, update: TelegramUpdate, chat_id: int
-) -> tuple[str, str]:
+    connection: Connection, update: TelegramUpdate, chat_id: int
+) -> tuple[str, str, QrToken | None]:
+    """The outcome, what is said, and the code whose picture goes with it."""
     if update.command == "/start" and update.argument:
         outcome, name = store.link_telegram(connection, tokens.digest(update.argument), chat_id)
-        return outcome, LINKING[outcome].format(name=name)
+        return outcome, LINKING[outcome].format(name=name), None
     if update.command == "/today":
-        return _today(connection, messages, chat_id)
-    return "helped", HELP
+        return _today(connection, chat_id)
+    return "helped", HELP, None
 
 
-def _today(connection: Connection, messages: Messages, chat_id: int) -> tuple[str, str]:
+def _today(connection: Connection, chat_id: int) -> tuple[str, str, QrToken | None]:
     found = store.qr_of_chat(connection, chat_id)
     if found is None:
-        return "unknown_chat", "I do not know you yet. Open the link in your email to connect your account."
+        return "unknown_chat", "I do not know you yet. Open the link in your email to connect your account.", None
     if found.token is None:
-        return "no_code", "You have no meal today, or your QR code is on its way."
+        return "no_code", "You have no meal today, or your QR code is on its way.", None
     if found.used_at is not None:
         at = store.local_time(connection, found.used_at)
-        return "used", f"Your meal of today was redeemed at {at}."
-    day = spoken(found.token.service_date)
-    return "shown", f"Your QR code for {day}:\n{messages.sealed_today_link(found.token)}"
+        return "used", f"Your meal of today was redeemed at {at}.", None
+    return "shown", f"Your QR code for {spoken(found.token.service_date)}:", found.token

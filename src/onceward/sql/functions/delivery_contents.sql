@@ -61,7 +61,7 @@ declare
   v_fields text[] := case p_kind
     when 'email' then array['to', 'to_name', 'from', 'from_name', 'reply_to', 'subject', 'text', 'html', 'attachments']
     when 'slack' then array['to', 'text', 'blocks']
-    when 'telegram' then array['chat_id', 'text', 'parse_mode', 'silent']
+    when 'telegram' then array['chat_id', 'text', 'photo', 'parse_mode', 'silent']
     when 'webhook' then array['url', 'payload', 'secret'] end;
   v_field  text;
 begin
@@ -94,7 +94,11 @@ begin
          or p_content ->> 'chat_id' !~ '^(-?[0-9]{1,20}|@[A-Za-z0-9_]{1,64})$' then
         perform onceward.bad_content('chat_id', 'must be a number, or the @name of a channel');
       end if;
-      perform onceward.check_text(p_content, 'text', 4096, true);
+      -- Under a picture, Telegram shows less.
+      perform onceward.check_text(p_content, 'text', case when p_content ? 'photo' then 1024 else 4096 end, true);
+      if p_content ? 'photo' then
+        perform onceward.check_attachment(p_content -> 'photo', 'photo');
+      end if;
       if p_content ? 'parse_mode' and (p_content ->> 'parse_mode') is distinct from 'HTML'
          and (p_content ->> 'parse_mode') is distinct from 'MarkdownV2' then
         perform onceward.bad_content('parse_mode', 'must be HTML or MarkdownV2');
@@ -112,6 +116,34 @@ begin
         perform onceward.bad_content('payload', 'is missing');
       end if;
   end case;
+end;
+$$;
+
+-- One file: its name, type and content.
+create or replace function onceward.check_attachment(p_part jsonb, p_field text)
+  returns void
+  language plpgsql immutable
+  set search_path = pg_catalog, pg_temp
+as $$
+begin
+  if jsonb_typeof(p_part) <> 'object' then
+    perform onceward.bad_content(p_field, 'must have filename, type and content');
+  end if;
+  perform onceward.check_text(p_part, 'filename', 200, true, true);
+  perform onceward.check_text(p_part, 'type', 100, false, true);
+  if p_part ->> 'filename' ~ '[/\\]' then
+    perform onceward.bad_content('filename', 'must not contain a slash');
+  end if;
+  if p_part ->> 'type' !~ '^[A-Za-z0-9.+-]+/[A-Za-z0-9.+-]+$' then
+    perform onceward.bad_content('type', 'must be a media type such as application/pdf');
+  end if;
+  perform onceward.check_text(p_part, 'content_id', 100, false, true);
+  if p_part ->> 'content_id' !~ '^[A-Za-z0-9._-]+$' then
+    perform onceward.bad_content('content_id', 'must be letters, digits, dots, dashes or underscores');
+  end if;
+  if coalesce(jsonb_typeof(p_part -> 'content'), '') <> 'string' or p_part ->> 'content' !~ '^[A-Za-z0-9+/]*={0,2}$' then
+    perform onceward.bad_content('content', 'must be base64');
+  end if;
 end;
 $$;
 
@@ -142,24 +174,7 @@ begin
   end if;
   for v_part in select a from jsonb_array_elements(p_content -> 'attachments') as a
   loop
-    if jsonb_typeof(v_part) <> 'object' then
-      perform onceward.bad_content('attachments', 'must be objects of filename, type and content');
-    end if;
-    perform onceward.check_text(v_part, 'filename', 200, true, true);
-    perform onceward.check_text(v_part, 'type', 100, false, true);
-    if v_part ->> 'filename' ~ '[/\\]' then
-      perform onceward.bad_content('filename', 'must not contain a slash');
-    end if;
-    if v_part ->> 'type' !~ '^[A-Za-z0-9.+-]+/[A-Za-z0-9.+-]+$' then
-      perform onceward.bad_content('type', 'must be a media type such as application/pdf');
-    end if;
-    perform onceward.check_text(v_part, 'content_id', 100, false, true);
-    if v_part ->> 'content_id' !~ '^[A-Za-z0-9._-]+$' then
-      perform onceward.bad_content('content_id', 'must be letters, digits, dots, dashes or underscores');
-    end if;
-    if coalesce(jsonb_typeof(v_part -> 'content'), '') <> 'string' or v_part ->> 'content' !~ '^[A-Za-z0-9+/]*={0,2}$' then
-      perform onceward.bad_content('content', 'must be base64');
-    end if;
+    perform onceward.check_attachment(v_part, 'attachments');
   end loop;
 end;
 $$;

@@ -47,7 +47,19 @@ select r.template_type, avg(extract(epoch from (r.sent_at - r.created_at))) / 60
  group by r.template_type;
 comment on view meals.email_delivery_times is 'Minutes from making to sending, of retried emails of the last week.';
 
--- 7.3.7: the five metrics against their thresholds.
+-- 7.3.7: the five metrics.  Bounds are those of the specification until an operator has set others: see 80_monitors.sql.
+create or replace function meals.bound(p_name text, p_default numeric)
+  returns numeric
+  language sql stable security definer
+  set search_path = pg_catalog, pg_temp
+as $$
+  -- Off is null, and not the default.
+  select case when t.name is null then p_default else t.value end
+    from (values (1)) as one (n)
+    left join onceward.thresholds as t on t.monitor = 'meals_emails' and t.name = p_name
+$$;
+comment on function meals.bound(text, numeric) is 'A threshold of the monitor meals_emails as it is set; null when it is off.';
+
 create or replace view meals.email_thresholds as
 with retried as (
   select r.status, r.created_at, r.sent_at from meals.email_retry as r
@@ -58,25 +70,30 @@ with retried as (
     from retried as r
    where r.created_at > onceward.now() - interval '24 hours'
 ), measured (metric, value, threshold, alert_when, unit) as (
-  select 'Queue depth', (select count(*) from retried as r where r.status = 'pending')::numeric, 100.0, '>', 'emails'
+  select 'Queue depth', (select count(*) from retried as r where r.status = 'pending')::numeric,
+         meals.bound('queue_depth', 100), '>', 'emails'
   union all
-  select 'Abandoned rate', round(100.0 * d.abandoned / nullif(d.total, 0), 2), 1.0, '>', '%' from day as d
+  select 'Abandoned rate', round(100.0 * d.abandoned / nullif(d.total, 0), 2),
+         100 * meals.bound('abandoned_rate', 0.01), '>', '%' from day as d
   union all
-  select 'Retry success rate', round(100.0 * d.sent / nullif(d.sent + d.abandoned, 0), 2), 95.0, '<', '%' from day as d
+  select 'Retry success rate', round(100.0 * d.sent / nullif(d.sent + d.abandoned, 0), 2),
+         100 * meals.bound('success_rate', 0.95), '<', '%' from day as d
   union all
   select 'Average time to send',
          (select round(avg(extract(epoch from (r.sent_at - r.created_at))) / 3600, 2) from retried as r
-           where r.status = 'sent' and r.sent_at > onceward.now() - interval '7 days'), 1.0, '>', 'hours'
+           where r.status = 'sent' and r.sent_at > onceward.now() - interval '7 days'),
+         meals.bound('time_to_send', 3600) / 3600, '>', 'hours'
   union all
   select 'Oldest pending email',
          (select round(extract(epoch from onceward.now() - min(r.created_at)) / 3600, 2) from retried as r
-           where r.status = 'pending'), 6.0, '>', 'hours'
+           where r.status = 'pending'),
+         meals.bound('oldest_pending', 21600) / 3600, '>', 'hours'
 )
 select m.metric, m.value, m.threshold, m.unit,
        coalesce(case m.alert_when when '>' then m.value > m.threshold else m.value < m.threshold end, false) as breached
   from measured as m;
 comment on view meals.email_thresholds is
-  'The five metrics of the retry queue, their thresholds, and whether each is breached.  No value: nothing to measure.';
+  'The five metrics of the retry queue, their thresholds, and whether each is breached.  No value: nothing to measure; no threshold: switched off.';
 
 -- B.2: tokens of today.
 create or replace view meals.qr_today as

@@ -11,19 +11,23 @@ grant execute on function
   meals.link_telegram, meals.note_telegram_update, meals.service_date, meals.due_customers, meals.qr_count,
   meals.issue_qr_token, meals.qr_of_chat, meals.qr_state, meals.redeem_qr, meals.note_stripe_event,
   meals.register_customer, meals.set_subscription, meals.customer_of_stripe, meals.skip_day, meals.note_email,
-  meals.email_states, meals.cleanup, meals.cleanup_old_email_retry, meals.health, meals.local_time, meals.zone
+  meals.email_states, meals.cleanup, meals.cleanup_old_email_retry, meals.health, meals.local_time, meals.zone,
+  meals.customer, meals.qr_of_customer, meals.email_count, meals.unskip_day, meals.set_service_day, meals.clear_service_day,
+  meals.set_service_weekday
    to meals_app;
 
 grant select on
   meals.email_ledger, meals.email_retry, meals.email_queue_health, meals.stuck_emails, meals.abandoned_emails,
   meals.email_success_rate, meals.email_delivery_times, meals.email_thresholds, meals.qr_today, meals.qr_duplicates,
-  meals.qr_redemption_rate, meals.redemptions_by_hour, meals.qr_missing, meals.stripe_trouble
+  meals.qr_redemption_rate, meals.redemptions_by_hour, meals.qr_missing, meals.stripe_trouble,
+  meals.customer_list, meals.subscription_list, meals.link_list
    to meals_staff;
 -- A view reads tables with its owner's rights, and calls functions with the reader's.
 grant usage on schema onceward to meals_app, meals_staff;
 grant execute on function onceward.now to meals_app, meals_staff;
 grant execute on function
-  meals.ledger, meals.email_content, meals.service_date, meals.zone, meals.local_time, meals.served_customers, meals.is_service_day
+  meals.ledger, meals.email_content, meals.service_date, meals.zone, meals.local_time, meals.served_customers, meals.is_service_day,
+  meals.bound, meals.customer_calendar, meals.service_days, meals.redemptions_of, meals.weekdays
    to meals_staff;
 
 -- A second wall: should a table ever be granted by mistake, its rows stay hidden.
