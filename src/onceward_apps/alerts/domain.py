@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 from uuid import UUID
 
+from onceward.errors import PermanentFailure
 from onceward_apps.alerts import store
 from onceward_apps.alerts.functions import Connection, Context, Result, Tenant, Window, function
 
@@ -20,8 +21,8 @@ async def detect_alerts(context: Context, _tenant: Tenant, window: Window) -> Re
         # As of now while the window lasts, as of its end afterwards: a late try sees what a timely one would have seen.
         return await store.one_result(
             connection,
-            "select * from alerts.detect(least(%s, onceward.now()), %s, %s)",
-            window.ends_at, window.grain_date, context.job.id,
+            "select * from alerts.detect(least(%(end)s, onceward.now()), %(day)s, %(job)s)",
+            end=window.ends_at, day=window.grain_date, job=context.job.id,
         )  # fmt: skip
 
     result: Result = await context.transaction("detected", detect)
@@ -33,7 +34,7 @@ async def generate_decision_cards(context: Context, _tenant: Tenant, _window: Wi
     """Give each alert its decision card, once."""
 
     async def make(connection: Connection) -> Result:
-        return await store.one_result(connection, "select * from alerts.make_cards(%s)", context.job.id)
+        return await store.one_result(connection, "select * from alerts.make_cards(%(job)s)", job=context.job.id)
 
     result: Result = await context.transaction("made", make)
     return result
@@ -45,7 +46,8 @@ async def auto_measure_outcomes(context: Context, _tenant: Tenant, window: Windo
 
     async def measure(connection: Connection) -> Result:
         return await store.one_result(
-            connection, "select * from alerts.measure_outcomes(%s, %s)", window.grain_date, context.job.id
+            connection, "select * from alerts.measure_outcomes(%(day)s, %(job)s)",
+            day=window.grain_date, job=context.job.id,
         )
 
     async def tidy(connection: Connection) -> Result:
@@ -62,6 +64,8 @@ async def process_alert_notifications(context: Context, tenant: Tenant, _window:
     alert_id: str | None = context.entity.get("alert_id")
 
     async def tell(connection: Connection) -> int:
+        if alert_id is not None and not await store.alert_exists(connection, alert_id):
+            raise PermanentFailure(f"alert {alert_id} does not exist")
         sent: list[tuple[UUID, UUID]] = []
         for told in await store.reserve_notifications(connection, alert_id):
             # In the ledger with the row that says so, or neither.

@@ -32,7 +32,7 @@ Result = dict[str, Any]
 _NAME = re.compile(r"^[a-z][a-z0-9-]{0,99}$")
 _WINDOW = re.compile(r"^(day|hour|(1|2|3|4|5|6|10|12|15|20|30)m)$")
 # What each frequency is as the spec of a schedule, in the tenant's zone.
-_SPECS = {"hour": "7 * * * *", "day": "30 2 * * *"}
+_SPECS = {"hour": "7 * * * *", "day": "10 4 * * *"}
 
 
 @dataclass(frozen=True, slots=True)

@@ -31,6 +31,8 @@ from onceward_apps.alerts.functions import Function, Functions
 
 log = logs.get("onceward_apps.alerts")
 MOST_BODY = 16 * 1024
+# As many calls look at the database at once; the others wait for their turn here, and leave connections to the pages.
+AT_ONCE = 3
 # How long a caller waits for the result.
 PATIENCE_SECONDS = 25.0
 # A token is sent on purpose, never by a browser on its own: any page may call with one.
@@ -65,8 +67,10 @@ class Caller:
 
 
 def public_routes(functions: Functions, *, patience: float = PATIENCE_SECONDS) -> list[Route]:
+    turns = asyncio.Semaphore(AT_ONCE)
+
     async def call(request: Request) -> Response:
-        return await _guarded(lambda: _call(request, functions, patience))
+        return await _guarded(lambda: _call(request, functions, patience, turns))
 
     return [Route("/functions/v1/{name}", call, methods=["POST", "OPTIONS"])]
 
@@ -84,16 +88,20 @@ async def _guarded(work: Callable[[], Any]) -> Response:
     return response
 
 
-async def _call(request: Request, functions: Functions, patience: float) -> Response:
+async def _call(
+    request: Request, functions: Functions, patience: float, turns: asyncio.Semaphore
+) -> Response:
     if request.method == "OPTIONS":
         return Response(status_code=204, headers=CORS)
     web = web_of(request)
-    caller = await _caller(request, web)
-    name = request.path_params["name"]
-    function = functions.get(name)
-    if function is None:
-        raise Refused(404, f"Function {name[:100]!r} does not exist", hint=functions.hint(name))
-    begun = await _begin(web, caller, function, functions, await _body(request))
+    body = await _body(request)
+    async with turns:
+        caller = await _caller(request, web)
+        name = request.path_params["name"]
+        function = functions.get(name)
+        if function is None:
+            raise Refused(404, f"Function {name[:100]!r} does not exist", hint=functions.hint(name))
+        begun = await _begin(web, caller, function, functions, body)
     if not begun.is_ours:
         return _answer(
             409,
@@ -148,7 +156,7 @@ async def _begin(
     async with web.database.acting(caller, writes=True) as db:
         connection = db.connection
         tenant = await store.row(
-            connection, "select id, slug from alerts.tenants where slug = %s", caller.scope
+            connection, "select id, slug from alerts.tenants where slug = %(slug)s", slug=caller.scope
         )
         if tenant is None:
             raise Refused(403, "The token's tenant is not one of this system")
@@ -203,7 +211,7 @@ async def _outcome(web: Web, caller: Caller, job_id: UUID, patience: float) -> R
     while True:
         async with web.database.acting(caller) as db:
             run = await store.row(
-                db.connection, "select status, result, error_message from alerts.job_runs where id = %s", job_id
+                db.connection, "select status, result, error_message from alerts.job_runs where id = %(id)s", id=job_id
             )
         status = run["status"] if run else "cancelled"
         if run is not None and status == "completed":

@@ -2,22 +2,42 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+import asyncio
 
-from onceward import Onceward
-from onceward.web import Section
+from onceward.web import Section, Web
 from onceward.web.sections import Link
-from onceward_apps.alerts import routes, store
-from onceward_apps.alerts.jobs import known
+from onceward_apps.alerts import routes, sample, store
+from onceward_apps.alerts.functions import Functions
+from onceward_apps.alerts.pages import STATIC, TEMPLATES
+from onceward_apps.alerts.pages.alerts import ROUTES as ALERTS
+from onceward_apps.alerts.pages.decisions import ROUTES as DECISIONS
+from onceward_apps.alerts.pages.jobs import Pages
 
-HERE = Path(__file__).parent
 
+def make_section(functions: Functions) -> Section:
+    async def fill(web: Web) -> None:
+        """Two companies, once; and the schedules of every tenant."""
+        await asyncio.to_thread(sample.fill, web.database.dsn, functions)
+        async with web.database.serving() as db:
+            await store.plan(db.connection, functions)
 
-def make_section(app: Onceward) -> Section:
-    functions = known()
     return Section(
+        # `alerts` are those of the engine's monitors.
         name="alerting",
         title="Alerts and decisions",
+        pages=[*ALERTS, *DECISIONS, *Pages(functions).routes],
         public=routes.public_routes(functions),
+        links=[
+            Link("/alerting/", "Metric alerts"),
+            Link("/alerting/decisions", "Decisions"),
+            Link("/alerting/outcomes", "Outcomes"),
+            Link("/alerting/runs", "Runs"),
+            Link("/alerting/health", "Job health"),
+            Link("/alerting/errors", "Runs that gave up"),
+            Link("/alerting/scheduling", "Scheduling"),
+        ],
+        templates=TEMPLATES,
+        static=STATIC,
+        samples=fill,
         prepare=store.install,
     )

@@ -53,13 +53,13 @@ class Told:
     alert_date: date
 
 
-async def rows(connection: Connection, statement: LiteralString, *params: object) -> list[dict[str, Any]]:
+async def rows(connection: Connection, statement: LiteralString, **params: object) -> list[dict[str, Any]]:
     cursor = connection.cursor(row_factory=dict_row)
     return await (await cursor.execute(statement, params)).fetchall()
 
 
-async def row(connection: Connection, statement: LiteralString, *params: object) -> dict[str, Any] | None:
-    found = await rows(connection, statement, *params)
+async def row(connection: Connection, statement: LiteralString, **params: object) -> dict[str, Any] | None:
+    found = await rows(connection, statement, **params)
     return found[0] if found else None
 
 
@@ -100,9 +100,9 @@ async def end_of_day(connection: Connection, day: date) -> datetime:
     """The last moment of a day of the tenant."""
     found = await row(
         connection,
-        "select ((%s::date + 1)::timestamp at time zone t.time_zone) - interval '1 microsecond' as moment"
+        "select ((%(day)s::date + 1)::timestamp at time zone t.time_zone) - interval '1 microsecond' as moment"
         " from alerts.acting_tenant() as t",
-        day,
+        day=day,
     )
     assert found is not None
     return found["moment"]  # type: ignore[no-any-return]
@@ -111,14 +111,23 @@ async def end_of_day(connection: Connection, day: date) -> datetime:
 async def plan(connection: Connection, functions: Functions) -> int:
     """Make the schedules of every tenant what the registry says; how many have changed."""
     wanted = [{"name": one.name, "spec": one.spec} for one in functions.values() if one.spec is not None]
-    return len(await rows(connection, "select * from alerts.plan_schedules(%s)", Jsonb(wanted)))
+    return len(await rows(connection, "select * from alerts.plan_schedules(%(wanted)s)", wanted=Jsonb(wanted)))
 
 
-async def one_result(connection: Connection, statement: LiteralString, *params: object) -> Result:
+async def one_result(connection: Connection, statement: LiteralString, **params: object) -> Result:
     """The one row of a call, as the result of a run."""
-    found = await row(connection, statement, *params)
+    found = await row(connection, statement, **params)
     assert found is not None
     return found
+
+
+async def alert_exists(connection: Connection, alert_id: str) -> bool:
+    """Whether it is one of the acting tenant's."""
+    return await row(
+        connection,
+        "select 1 from alerts.alert_instances where id = %(id)s and tenant_id = alerts.tenant_id()",
+        id=alert_id,
+    ) is not None  # fmt: skip
 
 
 async def reserve_notifications(connection: Connection, alert_id: str | None) -> list[Told]:

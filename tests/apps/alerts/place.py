@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
+import subprocess
+import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any, Self
 from uuid import UUID
 
@@ -104,6 +107,96 @@ class Place:
             "order by created_at, lock_key", function, self.tenants[tenant],
         )  # fmt: skip
 
+    def fill(self) -> None:
+        """Something to do for each function, for both tenants."""
+        now = self.clock.now()
+        for tenant in self.tenants:
+            for shop in ("berlin", "lisbon"):
+                self.values("revenue", [(now - timedelta(hours=6 * n + 1), 60.0 + n) for n in range(60)], of=shop, tenant=tenant)
+            self.rule(tenant=tenant)
+            decided = self.rule(tenant=tenant, title="revenue was low")
+            self.conn.execute(
+                "with alert as ("
+                "  insert into alerts.alert_instances (tenant_id, alert_config_id, external_object_id, alert_date, metric_code, "
+                "    title, message, severity, triggered_at) "
+                "  select %(tenant)s, %(rule)s, 'berlin', %(at)s::date, 'revenue', 'Revenue was low', 'It was low.', 'warning', %(at)s "
+                "  returning id) "
+                "insert into alerts.decision_cards (tenant_id, alert_instance_id, metric_code, period_start, title, options, "
+                "  due_on, status, decision, decided_at, decided_by) "
+                "select %(tenant)s, id, 'revenue', %(at)s::date, 'Revenue was low', '[{\"code\": \"act\", \"title\": \"Act\"}]', "
+                "  %(at)s::date, 'DECIDED', 'act', %(at)s, 'ana' from alert",
+                {"tenant": self.tenants[tenant], "rule": decided, "at": now - timedelta(days=9)},
+            )
+
+    def effects(self, tenant: str = NORTH) -> dict[str, tuple[int, str]]:
+        """Everything that functions have written for a tenant, in one figure per table; and what is in the ledger."""
+        tables = [name for (name,) in self.rows(
+            "select relname from pg_class where relnamespace = 'alerts'::regnamespace and relkind = 'r' "
+            "and relname not in ('runs', 'tenants') order by 1"
+        )]  # fmt: skip
+        found = {
+            table: self.rows(
+                f"select count(*), coalesce(md5(string_agg(t::text, ' ' order by t::text)), '') from alerts.{table} as t "
+                "where tenant_id = %s",
+                self.tenants[tenant],
+            )[0]
+            for table in tables
+        }
+        found["ledger"] = self.rows(
+            "select count(*), coalesce(md5(string_agg(key, ' ' order by key)), '') from onceward.deliveries where tenant = %s", tenant
+        )[0]
+        return found
+
+    # ------------------------------------------------------------ trouble
+
+    @contextlib.contextmanager
+    def broken(self) -> Iterator[None]:
+        """No run gets further than to its tenant."""
+        self.conn.execute("alter function alerts.acting_tenant() rename to acting_tenant_gone")
+        yield
+        self.conn.execute("alter function alerts.acting_tenant_gone() rename to acting_tenant")
+
+    def kill_in_the_middle(self, job: UUID) -> None:
+        """Start a real worker, and kill it when the work of a run is written and its checkpoint is not."""
+        # Every checkpoint but that of the run's beginning waits for a lock that is held here.
+        self.conn.execute(
+            "create or replace function public.held() returns trigger language plpgsql as "
+            "$$ begin perform pg_advisory_xact_lock(4711); return new; end; $$;"
+            "create trigger held before insert on onceward.step_private for each row when (new.name <> 'tenant') "
+            "execute function public.held()"
+        )
+        with self.kit.connect(autocommit=False) as blocker:
+            blocker.execute("select pg_advisory_xact_lock(4711)")
+            environment = os.environ | {
+                "ONCEWARD_DSN": self.kit.dsn,
+                "ALERTS_TEST_OUTBOX": str(self.outbox),
+                "PYTHONPATH": os.pathsep.join(filter(None, sys.path)),
+            }
+            process = subprocess.Popen(
+                [sys.executable, "-m", "onceward.cli", "worker", "tests.apps.alerts.mortal:app", "--lanes", "alerts", "--lease", "30s"],
+                env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+            )  # fmt: skip
+            try:
+                while not self.value(
+                    "select exists (select from pg_locks as l where not l.granted and l.locktype = 'advisory' and l.objid = 4711 and "
+                    "l.database = (select oid from pg_database where datname = current_database())) "
+                    "and (select state = 'running' from onceward.jobs where id = %s)", job
+                ):  # fmt: skip
+                    assert process.poll() is None, "the worker ended by itself"
+                    with contextlib.suppress(subprocess.TimeoutExpired):
+                        process.wait(0.02)
+            finally:
+                process.kill()
+                process.wait()
+            blocker.rollback()
+        # Its connections notice only when they are written to.
+        while self.value(
+            "select count(*) from pg_stat_activity where datname = current_database() and application_name like 'onceward%%' "
+            "and pid <> pg_backend_pid() and pg_terminate_backend(pid)"
+        ):
+            pass
+        self.conn.execute("drop trigger held on onceward.step_private")
+
     # ------------------------------------------------------------ work
 
     def work(self) -> int:
@@ -128,7 +221,7 @@ class Place:
 
     @contextlib.contextmanager
     def served(self, *, patience: float = 20.0, workers: bool = True) -> Iterator[Calls]:
-        section = make_section(self.app)
+        section = make_section(self.functions)
         public = routes.public_routes(self.functions, patience=patience)
         settings = WebSettings(
             dsn=self.kit.dsn,
@@ -144,7 +237,12 @@ class Place:
             stack.callback(server.stop)
             if workers:
                 stack.enter_context(self.working())
-            yield Calls(f"http://localhost:{listening.getsockname()[1]}")
+            http = httpx.Client(
+                base_url=f"http://localhost:{listening.getsockname()[1]}",
+                timeout=40,
+                limits=httpx.Limits(max_connections=200),
+            )
+            yield Calls(stack.enter_context(http))
 
     @contextlib.contextmanager
     def working(self) -> Iterator[None]:
@@ -168,12 +266,12 @@ class Place:
 class Calls:
     """Callers over HTTP."""
 
-    def __init__(self, address: str) -> None:
-        self.address = address
+    def __init__(self, http: httpx.Client) -> None:
+        self.http = http
 
     def post(self, name: str, token: str | None, body: Any = None, **more: Any) -> httpx.Response:
         headers = {"authorization": f"Bearer {token}"} if token else {}
-        return httpx.post(f"{self.address}/functions/v1/{name}", headers=headers, json=body, timeout=40, **more)
+        return self.http.post(f"/functions/v1/{name}", headers=headers, json=body, **more)
 
 
 def at_once(calls: list[Callable[[], Any]]) -> list[Any]:

@@ -47,6 +47,21 @@ end;
 $$;
 comment on function alerts.add_tenant(text, text, text, text[]) is 'Adds a tenant, or changes its name, time zone and who is told of alerts.  Returns its id.';
 
+-- An entity in one form only: the same letters may be written composed or decomposed, at every depth.
+create or replace function alerts.composed(p_value jsonb)
+  returns jsonb
+  language sql immutable
+  set search_path = pg_catalog, pg_temp
+as $$
+  select case jsonb_typeof(p_value)
+    when 'string' then to_jsonb(normalize(p_value #>> '{}', NFC))
+    when 'object' then coalesce((select jsonb_object_agg(normalize(e.key, NFC), alerts.composed(e.value) order by e.key collate "C")
+                                   from jsonb_each(p_value) as e), '{}')
+    when 'array' then coalesce((select jsonb_agg(alerts.composed(e.value) order by e.n)
+                                  from jsonb_array_elements(p_value) with ordinality as e (value, n)), '[]')
+    else p_value end
+$$;
+
 -- The windows of run keys: a day or an hour in the tenant's zone, or so many minutes.
 -- Shorter windows lie within one day of the tenant, and are part of what is hashed: function:tenant:day:hash.
 create or replace function alerts.window_at(
@@ -63,7 +78,7 @@ declare
   v_tenant alerts.tenants := alerts.acting_tenant();
   v_at     timestamptz := coalesce(p_at, onceward.now());
   v_local  timestamp := v_at at time zone v_tenant.time_zone;
-  v_entity jsonb := p_entity;
+  v_entity jsonb := alerts.composed(p_entity);
 begin
   grain_date := v_local::date;
   if p_window = 'day' then
@@ -76,7 +91,7 @@ begin
   elsif p_window ~ '^[1-9][0-9]?m$' and 60 % rtrim(p_window, 'm')::integer = 0 then
     starts_at := date_bin(rtrim(p_window, 'm')::integer * interval '1 minute', v_at, timestamptz 'epoch');
     ends_at := starts_at + rtrim(p_window, 'm')::integer * interval '1 minute';
-    v_entity := coalesce(p_entity, '{}') || jsonb_build_object('window', to_char(starts_at at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI"Z"'));
+    v_entity := coalesce(v_entity, '{}') || jsonb_build_object('window', to_char(starts_at at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI"Z"'));
   else
     perform onceward.bad_argument('window', p_window, 'must be day, hour, or minutes that divide an hour, like 5m');
   end if;
