@@ -16,6 +16,7 @@ import psycopg
 from psycopg.types.json import Jsonb
 
 from onceward_apps.alerts.functions import Functions
+from onceward_apps.alerts.sync import sample as orders
 
 Connection = psycopg.Connection[Any]
 DAYS = 36
@@ -135,6 +136,7 @@ def _fill(connection: Connection, company: Company, functions: Functions) -> Non
             [ago],
         )
     _decide(connection)
+    orders.fill(connection, company.slug, now, "NZD" if company.zone.startswith("Pacific/") else "USD")
     # What the worker does first, and what waits for a person: a call for an alert that does not exist.
     for function in functions.values():
         connection.execute(
