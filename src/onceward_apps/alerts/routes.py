@@ -72,7 +72,8 @@ def public_routes(functions: Functions, *, patience: float = PATIENCE_SECONDS) -
     async def call(request: Request) -> Response:
         return await _guarded(lambda: _call(request, functions, patience, turns))
 
-    return [Route("/functions/v1/{name}", call, methods=["POST", "OPTIONS"])]
+    # Every method, so that the answer to a wrong one is ours as well.
+    return [Route("/functions/v1/{name}", call, methods=["POST", "OPTIONS", "GET", "PUT", "PATCH", "DELETE"])]
 
 
 async def _guarded(work: Callable[[], Any]) -> Response:
@@ -93,6 +94,8 @@ async def _call(
 ) -> Response:
     if request.method == "OPTIONS":
         return Response(status_code=204, headers=CORS)
+    if request.method != "POST":
+        raise Refused(405, "Functions are called with POST")
     web = web_of(request)
     body = await _body(request)
     async with turns:
@@ -228,5 +231,5 @@ async def _outcome(web: Web, caller: Caller, job_id: UUID, patience: float) -> R
 
 
 def _answer(status: int, body: dict[str, Any], headers: Mapping[str, str] | None = None) -> Response:
-    more = {"www-authenticate": "Bearer"} if status == 401 else {}
+    more = {401: {"www-authenticate": "Bearer"}, 405: {"allow": "POST, OPTIONS"}}.get(status, {})
     return JSONResponse(body, status, {**CORS, "cache-control": "no-store", **more, **(headers or {})})

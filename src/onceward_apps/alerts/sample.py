@@ -16,6 +16,7 @@ import psycopg
 from psycopg.types.json import Jsonb
 
 from onceward_apps.alerts.functions import Functions
+from onceward_apps.alerts.sync import sample as orders
 
 Connection = psycopg.Connection[Any]
 DAYS = 36
@@ -119,12 +120,13 @@ def _fill(connection: Connection, company: Company, functions: Functions) -> Non
             "values (%s, %s, %s, %s, %s, %s, %s, make_interval(hours => %s), %s, %s)",
             [(tenant, *rule) for rule in company.rules],
         )
-    with connection.cursor().copy(
-        "copy alerts.metric_values (tenant_id, metric_code, observed_at, external_object_id, value) from stdin"
-    ) as copy:
-        for series in company.series:
-            for at, value in _values(series, now):
-                copy.write_row((tenant, series.metric, at, series.of, value))
+    for series in company.series:
+        values = list(_values(series, now))
+        connection.execute(
+            "insert into alerts.metric_values (tenant_id, metric_code, observed_at, external_object_id, value) "
+            "select %s, %s, v.at, %s, v.value from unnest(%s::timestamptz[], %s::double precision[]) as v (at, value)",
+            [tenant, series.metric, series.of, [at for at, _ in values], [value for _, value in values]],
+        )
     # Day by day, as it would have been: at seven in the evening of the company.
     for ago in range(DAYS - 8, -1, -1):
         connection.execute(
@@ -134,6 +136,7 @@ def _fill(connection: Connection, company: Company, functions: Functions) -> Non
             [ago],
         )
     _decide(connection)
+    orders.fill(connection, company.slug, now, "NZD" if company.zone.startswith("Pacific/") else "USD")
     # What the worker does first, and what waits for a person: a call for an alert that does not exist.
     for function in functions.values():
         connection.execute(

@@ -12,6 +12,7 @@ from onceward_apps.alerts.pages import STATIC, TEMPLATES
 from onceward_apps.alerts.pages.alerts import ROUTES as ALERTS
 from onceward_apps.alerts.pages.decisions import ROUTES as DECISIONS
 from onceward_apps.alerts.pages.jobs import Pages
+from onceward_apps.alerts.sync.pages import ROUTES as SOURCES
 
 
 def make_section(functions: Functions) -> Section:
@@ -25,12 +26,13 @@ def make_section(functions: Functions) -> Section:
         # `alerts` are those of the engine's monitors.
         name="alerting",
         title="Alerts and decisions",
-        pages=[*ALERTS, *DECISIONS, *Pages(functions).routes],
+        pages=[*ALERTS, *DECISIONS, *SOURCES, *Pages(functions).routes],
         public=routes.public_routes(functions),
         links=[
             Link("/alerting/", "Metric alerts"),
             Link("/alerting/decisions", "Decisions"),
             Link("/alerting/outcomes", "Outcomes"),
+            Link("/alerting/sources", "Data sources"),
             Link("/alerting/runs", "Runs"),
             Link("/alerting/health", "Job health"),
             Link("/alerting/errors", "Runs that gave up"),

@@ -15,3 +15,11 @@ def place(onceward_kit, tmp_path):
     onceward_kit.clock.pin(EVENING)
     with Place(onceward_kit, tmp_path) as place:
         yield place
+
+
+@pytest.fixture(scope="session", autouse=True)
+def files_of_this_session(tmp_path_factory):
+    """What samples write, and what synchronisations read."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("ALERTS_SYNC_FILES", str(tmp_path_factory.mktemp("files")))
+        yield

@@ -203,9 +203,9 @@ class Place:
         return self.kit.drain(self.app)
 
     def begin(self, name: str, tenant: str = NORTH, *, at: datetime | None = None, entity: Any = None) -> tuple[Any, ...]:
-        """As a caller in SQL would."""
+        """As a caller in SQL would, with the rights of a producer."""
         function = self.functions[name]
-        with self.acting(tenant) as conn:
+        with self.acting(tenant, "onceward_producer") as conn:
             return conn.execute(
                 "select outcome, job_id, lock_key, holder from alerts.begin_function(%s, %s, %s::jsonb, %s, %s)",
                 [name, function.window, entity, at, self.functions.chain(function)],

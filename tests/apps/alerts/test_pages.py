@@ -2,25 +2,168 @@
 
 from __future__ import annotations
 
-import os
-from pathlib import Path
+import re
 
 import pytest
 from axe_playwright_python.sync_playwright import Axe
+from playwright.sync_api import expect, sync_playwright
 
+from onceward.web import secrets
 from onceward_apps.alerts import sample
 from tests.apps.alerts.place import Place
-from tests.web.conftest import Site, chromium  # noqa: F401 - a fixture
+from tests.web.conftest import CHROMIUM, SHOTS
 
-pytestmark = [pytest.mark.slow, pytest.mark.browser] if False else pytest.mark.slow
-SHOTS = Path(os.environ.get("ONCEWARD_TEST_SHOTS", ".pytest_cache/shots")) / "alerts"
-PAGES = ("", "decisions", "outcomes", "runs", "health", "errors", "errors?settled=1", "scheduling")
+pytestmark = [pytest.mark.browser, pytest.mark.slow]
+PAGES = (
+    "/alerting/", "/alerting/?status=active&severity=critical", "/alerting/decisions", "/alerting/outcomes", "/alerting/sources", "/alerting/runs",
+    "/alerting/health", "/alerting/errors", "/alerting/errors?settled=1", "/alerting/scheduling",
+)  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def chromium():
+    if CHROMIUM is None:
+        pytest.skip("no Chromium was found")
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        yield browser
+        browser.close()
 
 
 @pytest.fixture
-def filled(onceward_kit, tmp_path):
-    place = Place(onceward_kit, tmp_path)
-    place.conn.execute("delete from alerts.tenants")
-    sample.fill(onceward_kit.dsn, place.functions)
-    place.work()
-    return place
+def companies(onceward_kit, tmp_path):
+    """The sample companies, after a worker has been there."""
+    onceward_kit.clock.unpin()
+    with Place(onceward_kit, tmp_path) as place:
+        place.conn.execute("delete from alerts.tenants")
+        sample.fill(onceward_kit.dsn, place.functions)
+        place.work()
+        with place.served(workers=False) as calls:
+            place.address = str(calls.http.base_url)
+            yield place
+
+
+@pytest.fixture
+def window(chromium, companies):
+    """Open a window, signed in; what a page complains about fails the test."""
+    contexts, complaints = [], []
+
+    def open_(name: str = "ana", role: str = "admin", tenant: str | None = None, **options):
+        secret = secrets.new(secrets.LINK)
+        companies.conn.execute("select onceward.add_operator(%s, %s, %s)", [name, role, tenant])
+        companies.conn.execute("select onceward.create_link(%s, %s)", [name, secrets.digest(secret)])
+        context = chromium.new_context(**{"viewport": {"width": 1280, "height": 800}, "base_url": companies.address, **options})
+        context.set_default_timeout(20_000)
+        contexts.append(context)
+        page = context.new_page()
+        page.on("pageerror", lambda error: complaints.append(str(error)))
+        page.on("console", lambda message: complaints.append(message.text) if "Content Security" in message.text else None)
+        page.goto(f"/sign-in?link={secret}")
+        page.get_by_role("button", name=f"Sign in as {name}").click()
+        page.wait_for_url(f"{companies.address}/")
+        return page
+
+    yield open_
+    for context in contexts:
+        context.close()
+    assert complaints == []
+
+
+def details(place) -> list[str]:
+    """A page of an alert, of a card that waits and of one that was measured."""
+    alerts = place.rows("select id from alerts.alert_instances where status = 'active' order by triggered_at desc limit 1")
+    cards = place.rows("select distinct on (status) id from alerts.decision_cards where status in ('OPEN', 'MEASURED') order by status")
+    return [*(f"/alerting/alerts/{one}" for (one,) in alerts), *(f"/alerting/decisions/{one}" for (one,) in cards)]
+
+
+def test_the_samples_show_every_state(companies):
+    statuses = {status for (status,) in companies.rows("select distinct status from alerts.decision_cards")}
+    assert statuses == {"OPEN", "IN_PROGRESS", "DECIDED", "MEASURED"}
+    assert {status for (status,) in companies.rows("select distinct status from alerts.alert_instances")} == {
+        "active", "acknowledged", "resolved",
+    }  # fmt: skip
+    assert {kind for (kind,) in companies.rows("select distinct kind from alerts.alert_configs join alerts.alert_instances "
+                                               "on alert_config_id = alert_configs.id")} >= {"change", "threshold", "missing"}  # fmt: skip
+    assert {verdict for (verdict,) in companies.rows("select distinct verdict from alerts.outcomes")} >= {"improved", "worsened"}
+    assert companies.value("select count(*) from alerts.sync_errors where not is_resolved") == 2
+    # A second start changes nothing.
+    before = companies.value("select count(*) from alerts.metric_values")
+    assert sample.fill(companies.kit.dsn, companies.functions) == 0
+    assert companies.value("select count(*) from alerts.metric_values") == before
+
+
+@pytest.mark.parametrize("size", [(1280, 800), (390, 844)])
+def test_every_page_is_accessible_and_fits_its_window(window, companies, size):
+    page = window(viewport={"width": size[0], "height": size[1]})
+    SHOTS.mkdir(parents=True, exist_ok=True)
+    trouble = []
+    for path in (*PAGES, *details(companies)):
+        answer = page.goto(path)
+        if answer.status != 200:
+            trouble.append(f"{path}: {answer.status}")
+        for theme in ("light", "dark"):
+            page.emulate_media(color_scheme=theme)
+            name = re.sub(r"\W+", "-", path).strip("-")[:32]
+            page.screenshot(path=SHOTS / f"{name}.{theme}.{size[0]}.png", full_page=True)
+            for found in Axe().run(page).response["violations"]:
+                trouble.append(f"{path} {theme}: {found['id']} {found['nodes'][0]['html'][:200]}")
+        if page.evaluate("document.documentElement.scrollWidth > document.documentElement.clientWidth"):
+            trouble.append(f"{path}: wider than its window")
+    assert trouble == []
+
+
+def test_an_alert_is_taken_up_and_its_card_decided(window, companies):
+    page = window("maria")
+    page.goto("/alerting/?status=active")
+    page.locator("main tbody a").first.click()
+    expect(page.get_by_role("img", name="around the alert")).to_be_visible()
+    page.get_by_role("button", name="Acknowledge").click()
+    expect(page.get_by_text("The alert is acknowledged")).to_be_visible()
+    page.locator("section", has=page.get_by_role("heading", name="Decision")).get_by_role("link").click()
+    page.get_by_role("button", name="Take it").click()
+    expect(page.get_by_text("The card is yours")).to_be_visible()
+    page.locator("label.option").first.click()
+    page.get_by_label("Note").fill("The supplier was late")
+    page.get_by_role("button", name="Decide").click()
+    expect(page.get_by_text("Decided; in a week the outcome is measured")).to_be_visible()
+    expect(page.get_by_text("taken", exact=True)).to_be_visible()
+
+    assert companies.rows("select status, decided_by, note from alerts.decision_cards where decided_by = 'maria'") == [
+        ("DECIDED", "maria", "The supplier was late")
+    ]
+    assert companies.value("select acknowledged_by from alerts.alert_instances where acknowledged_by = 'maria'") == "maria"
+
+
+def test_a_run_that_gave_up_is_tried_again_and_settled_by_hand(window, companies):
+    page = window()
+    page.goto("/alerting/errors")
+    expect(page.get_by_text("does not exist").first).to_be_visible()
+    page.get_by_role("button", name="Run it again").first.click()
+    expect(page.get_by_text("It runs again")).to_be_visible()
+    companies.work()
+    assert companies.value("select count(*) from alerts.sync_errors where not is_resolved") == 2
+    page.goto("/alerting/errors")
+    page.get_by_text("Settle it by hand").first.click()
+    page.get_by_label("How it was settled").first.fill("It was a test")
+    page.get_by_role("button", name="Settle it").first.click()
+    expect(page.get_by_text("Settled", exact=True).last).to_be_visible()
+    assert companies.rows("select status from alerts.sync_errors where is_resolved") == [("cancelled",)]
+
+
+def test_functions_are_called_paused_and_resumed(window, companies):
+    page = window()
+    page.goto("/alerting/scheduling")
+    # The sample has taken the window; the next caller hears who.
+    row = page.locator("section", has=page.get_by_role("heading", name="Kiwi Outfitters")).locator("tr", has_text="auto-measure-outcomes")
+    row.get_by_role("button", name="Call").click()
+    expect(page.get_by_text("has this window already: completed")).to_be_visible()
+
+
+def test_somebody_of_one_tenant_sees_only_that_one(window, companies):
+    page = window("kea", "operator", "kiwi")
+    for path in PAGES:
+        page.goto(path)
+        assert "Northwind" not in page.content(), path
+    (alert,) = companies.rows("select a.id from alerts.alert_instances as a join alerts.tenants as t on t.id = a.tenant_id "
+                              "where t.slug = 'northwind' limit 1")[0]  # fmt: skip
+    assert page.goto(f"/alerting/alerts/{alert}").status == 404

@@ -54,7 +54,7 @@ async def index(request: Request) -> Response:
         )
     return render(
         request, "alerts.html", shown, alerts=found, figures=figures, query=query, statuses=list(STATUSES),
-        severities=SEVERITIES, status=status, severity=severity, most=MOST,
+        severities=SEVERITIES, chosen=[*status, *severity], most=MOST,
     )  # fmt: skip
 
 

@@ -17,7 +17,8 @@ from onceward_apps.alerts.pages import change, id_of, render
 from onceward_apps.alerts.pages.alerts import values_around
 
 STATUSES = ("OPEN", "IN_PROGRESS", "DECIDED", "MEASURED")
-PER_COLUMN = 20
+# What is to be done is shown further than what was done.
+PER_COLUMN, MEASURED = 20, 6
 OUTCOMES = 60
 
 
@@ -35,8 +36,8 @@ async def board(request: Request) -> Response:
             "       count(*) over (partition by k.status) as total"
             "  from alerts.decision_cards as k join alerts.alert_instances as a on a.id = k.alert_instance_id"
             "  join alerts.tenants as t on t.id = k.tenant_id left join alerts.outcomes as o on o.decision_card_id = k.id) as s"
-            " where s.place <= %(most)s order by s.place",
-            most=PER_COLUMN,
+            " where s.place <= case s.status when 'MEASURED' then %(few)s else %(most)s end order by s.place",
+            most=PER_COLUMN, few=MEASURED,
         )
     columns = {status: [card for card in cards if card["status"] == status] for status in STATUSES}
     return render(

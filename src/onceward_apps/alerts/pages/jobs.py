@@ -55,7 +55,7 @@ class Pages:
             for function in sorted({run["function_name"] for run in found})
         }
         return render(
-            request, "runs.html", shown, runs=found, drawn=drawn, query=query, name=name, status=status,
+            request, "runs.html", shown, runs=found, drawn=drawn, query=query, name=name, chosen=status,
             statuses=STATUSES, functions=sorted(self._functions), most=MOST,
             several=len({run["tenant"] for run in found}) > 1,
         )  # fmt: skip

@@ -56,7 +56,7 @@ begin
   select * into v_source from alerts.sync_sources as s where s.id = p_source_id and s.tenant_id = alerts.tenant_id();
   if not found then
     raise exception 'source % does not exist', p_source_id
-      using errcode = 'AL003', hint = 'See alerts.sync_sources.';
+      using errcode = 'AL002', hint = 'See alerts.sync_sources.';
   end if;
   insert into alerts.sync_cursors as c (source_id, tenant_id, cursor, columns, synced_at, job_id)
   select v_source.id, v_source.tenant_id, p_cursor, p_columns, onceward.now(), p_job_id
@@ -165,13 +165,28 @@ begin
      from alerts.sync_sources as s join alerts.tenants as t on t.id = s.tenant_id where s.id = p_source_id;
   if not found then
     raise exception 'source % does not exist', p_source_id
-      using errcode = 'AL003', hint = 'See alerts.sync_sources.';
+      using errcode = 'AL002', hint = 'See alerts.sync_sources.';
   end if;
   update alerts.sync_cursors as c set columns = '{}' where c.source_id = p_source_id;
 end;
 $$;
 comment on function alerts.accept_columns(uuid) is
   'Forgets which columns a source had, so that the next run takes those that it finds.';
+
+create or replace function alerts.enable_source(p_source_id uuid, p_enabled boolean)
+  returns void
+  language plpgsql
+  set search_path = pg_catalog, pg_temp
+as $$
+begin
+  update alerts.sync_sources as s set enabled = p_enabled where s.id = p_source_id;
+  if not found then
+    raise exception 'source % does not exist', p_source_id
+      using errcode = 'AL002', hint = 'See alerts.sync_sources.';
+  end if;
+end;
+$$;
+comment on function alerts.enable_source(uuid, boolean) is 'Whether a source is read.  One that is paused goes on where it was.';
 
 -- ------------------------------------------------------------ customer profiles
 
@@ -249,9 +264,9 @@ comment on function alerts.build_profiles(date, timestamptz) is
 
 revoke all on function
   alerts.add_sync_source, alerts.sync_sources_of, alerts.write_page, alerts.write_orders, alerts.write_metric_values,
-  alerts.accept_columns, alerts.build_profiles
+  alerts.accept_columns, alerts.enable_source, alerts.build_profiles
   from public;
 grant execute on function alerts.sync_sources_of, alerts.write_page, alerts.write_orders, alerts.write_metric_values, alerts.build_profiles
    to onceward_worker;
-grant execute on function alerts.add_sync_source, alerts.accept_columns to onceward_operator;
+grant execute on function alerts.add_sync_source, alerts.accept_columns, alerts.enable_source to onceward_operator;
 reset role;

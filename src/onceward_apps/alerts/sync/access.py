@@ -1,6 +1,7 @@
 """What sources may reach, from the environment: a tenant's settings name things, and this decides what they get.
 
-ALERTS_SYNC_FILES       the folder under which files are read, in a folder per tenant; without it, no files
+ALERTS_SYNC_FILES       the folder under which files are read, in a folder per tenant; without it, `alerts` beside the embedded
+                        server's data, see ONCEWARD_HOME
 ALERTS_SYNC_SECRET_…    secrets that settings may name, by what follows the prefix: nothing else of the environment
 ALERTS_SYNC_HTTP        "allow" lets sources be read over plain http, as in tests; else https only
 """
@@ -11,6 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from onceward.embedded import default_data_dir
 from onceward_apps.alerts.sync.model import Misconfigured
 
 PREFIX = "ALERTS_SYNC_SECRET_"
@@ -18,7 +20,7 @@ PREFIX = "ALERTS_SYNC_SECRET_"
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    files: Path | None = None
+    files: Path
     secrets: Mapping[str, str] = field(default_factory=dict, repr=False)
     plain_http: bool = False
 
@@ -26,7 +28,7 @@ class Access:
     def from_environ(cls, environ: Mapping[str, str]) -> Access:
         folder = environ.get("ALERTS_SYNC_FILES")
         return cls(
-            files=Path(folder) if folder else None,
+            files=Path(folder) if folder else default_data_dir().parent / "alerts",
             secrets={
                 name.removeprefix(PREFIX): value for name, value in environ.items() if name.startswith(PREFIX)
             },
@@ -43,8 +45,6 @@ class Access:
 
     def matching(self, tenant: str, pattern: str) -> list[Path]:
         """The files of the tenant that a name with * and ? means, in the order of their names."""
-        if self.files is None:
-            raise Misconfigured("no files may be read", hint="Set ALERTS_SYNC_FILES where the workers run.")
         folder = (self.files / tenant).resolve()
         if not pattern or Path(pattern).is_absolute() or ".." in Path(pattern).parts:
             raise Misconfigured(
