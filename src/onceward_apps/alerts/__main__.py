@@ -24,7 +24,9 @@ def main(arguments: list[str] | None = None) -> int:
     tenant.add_argument("slug")
     tenant.add_argument("name")
     tenant.add_argument("--zone", default="UTC", help="the time zone in which its days begin")
-    tenant.add_argument("--notify", action="append", default=[], help="who hears of alerts, by email; may be repeated")
+    tenant.add_argument(
+        "--notify", action="append", default=[], help="who hears of alerts, by email; may be repeated"
+    )
     given = parser.parse_args(arguments)
     if given.command == "functions":
         for function in known().values():
