@@ -257,7 +257,7 @@ class Records:
 
     async def usage(self, request: Request, visit: Visit) -> Response:
         async with self._database.serving(visit.user) as connection:
-            status = await store.call(
+            account = await store.call(
                 connection, "select intake.get_user_usage_status(%s)", visit.profile["id"]
             )
             touched = await store.rows(
@@ -265,7 +265,7 @@ class Records:
                 "select reason, operation, changed_by, changed_at, changed_by = %s as is_self from intake.get_profile_audit(%s, 40)",
                 str(visit.user), visit.profile["id"],
             )  # fmt: skip
-        return self._page(request, "usage.html", visit, status=status, touched=touched)
+        return self._page(request, "usage.html", visit, account=account, touched=touched)
 
 
 _STATIC = Path(__file__).parent.parent / "static"
