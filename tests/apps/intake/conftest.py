@@ -9,6 +9,7 @@ import pytest
 import uvicorn
 
 from onceward_apps.intake import store
+from tests.apps.intake.site import Site
 from tests.apps.intake.stage import UPLOAD, Intake
 
 
@@ -70,3 +71,10 @@ def door(intake):
     door = Door(intake)
     yield door
     door.close()
+
+
+@pytest.fixture
+def site(intake):
+    site = Site(intake)
+    yield site
+    site.close()

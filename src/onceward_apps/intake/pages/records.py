@@ -262,10 +262,11 @@ class Records:
             )
             touched = await store.rows(
                 connection,
-                "select reason, operation, changed_by, changed_at, changed_by = %s as is_self from intake.get_profile_audit(%s, 40)",
+                "select reason, operation, changed_by, changed_at, changed_by = %s as is_self from intake.get_profile_audit(%s, 200) "
+                "where compliance_category <> 'system' limit 20",
                 str(visit.user), visit.profile["id"],
             )  # fmt: skip
-        return self._page(request, "usage.html", visit, account=account, touched=touched)
+        return self._page(request, "usage.html", visit, account=account, touched=touched, month=f"{visit.now:%B %Y}")
 
 
 _STATIC = Path(__file__).parent.parent / "static"
