@@ -94,6 +94,6 @@ def _folded(text: str) -> str:
 def _spellings() -> dict[str, frozenset[str]]:
     made: dict[str, set[str]] = {}
     for name, spellings in tomllib.loads(_TABLE.read_text(encoding="utf-8")).items():
-        for spelling in (name, *spellings):
+        for spelling in spellings if name == "1" else (name, *spellings):
             made.setdefault(_folded(spelling), set()).add(name)
     return {spelling: frozenset(names) for spelling, names in made.items()}
