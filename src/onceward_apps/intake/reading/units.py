@@ -38,7 +38,11 @@ DOSE_UNITS: Final = {
 
 def symbols(text: str) -> frozenset[str]:
     """The symbols that a printed unit may stand for; none when it is no unit we know."""
-    return _spellings().get(_folded(text), frozenset())
+    folded = _folded(text)
+    # A litre at the end is a thin stroke, and easily lost.
+    return _spellings().get(folded) or _spellings().get(
+        folded + "l" if folded.endswith("/") else "", frozenset()
+    )
 
 
 def symbol(text: str, among: Collection[str] = ()) -> str | None:

@@ -24,8 +24,8 @@ from typing import Final
 
 import numpy as np
 import pikepdf
-from PIL import Image
 from pikepdf import Array, Dictionary, Name, String
+from PIL import Image
 
 from onceward_apps.intake.reading import pages, scan
 from onceward_apps.intake.reading.errors import Refused
