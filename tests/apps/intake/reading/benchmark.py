@@ -195,3 +195,7 @@ def main() -> None:
     chosen = corpus.samples(seed=options.seed)[options.first : options.first + options.count]
     scores = asyncio.run(run(chosen, details=options.details, keep=options.keep))
     print(json.dumps(report(scores, options.seed), indent=2))
+
+
+if __name__ == "__main__":
+    main()

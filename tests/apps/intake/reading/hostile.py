@@ -33,7 +33,7 @@ from onceward_apps.intake.reading.model import Limits
 
 Made = tuple[str, bytes, set[str]]
 FILES: Final[dict[str, Callable[[], Made]]] = {}
-LIMITS: Final = Limits(cpu=timedelta(seconds=20), wall=timedelta(seconds=60))
+LIMITS: Final = Limits(cpu=timedelta(seconds=4), wall=timedelta(seconds=60))
 
 
 def hostile(make: Callable[[], Made]) -> Callable[[], Made]:
