@@ -50,12 +50,16 @@ class Refused(ReadingError):
 
 
 class ProviderError(ReadingError):
-    """A provider of OCR, extraction or virus scanning did not do its part."""
+    """A provider of OCR, extraction or virus scanning did not do its part.
 
-    def __init__(self, provider: str, message: str) -> None:
+    `tokens` were charged all the same: those of an answer that was of no use.
+    """
+
+    def __init__(self, provider: str, message: str, *, tokens: int = 0) -> None:
         super().__init__(provider, message)
         self.provider = provider
         self.message = message
+        self.tokens = tokens
 
     def __str__(self) -> str:
         return f"{self.provider}: {self.message}"

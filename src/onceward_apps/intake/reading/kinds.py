@@ -33,7 +33,7 @@ HEAD: Final = 32
 
 def declared(name: str) -> Kind | None:
     """The kind that a content type (`image/png; q=1`), an extension (`.PNG`) or a file name (`scan.png`) declares."""
-    wanted = name.split(";")[0].strip().lower()
+    wanted = name.split(";", maxsplit=1)[0].strip().lower()
     for kind, content_type in CONTENT_TYPES.items():
         if wanted == content_type:
             return kind

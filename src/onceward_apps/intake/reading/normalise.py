@@ -15,7 +15,12 @@ from onceward_apps.intake.reading.model import Fact, NormalFact
 CONFIDENT: Final = 0.75
 
 _OFTEN: Final = (
-    (re.compile(r"once|einmal|1 ?[x×]|in the morning|at night|in the evening|at bedtime|^daily|^täglich|morgens|abends|mittags|zur nacht"), "1"),
+    (
+        re.compile(
+            r"once|einmal|1 ?[x×]|in the morning|at night|in the evening|at bedtime|^daily|^täglich|morgens|abends|mittags|zur nacht"
+        ),
+        "1",
+    ),
     (re.compile(r"twice|zweimal|2 ?[x×]"), "2"),
     (re.compile(r"three times|dreimal|3 ?[x×]"), "3"),
     (re.compile(r"four times|viermal|4 ?[x×]"), "4"),
@@ -51,7 +56,13 @@ def _normal(fact: Fact) -> NormalFact:
         case "date":
             return _plain(fact, fact.name, when, doubts)
         case "provider":
-            return _plain(fact, re.sub(r"\s+", " ", fact.name).strip(" ,;:"), when, doubts)
+            return _plain(fact, _person(fact.name), when, doubts)
+
+
+def _person(printed: str) -> str:
+    """One space between words, and a full stop behind a shortened title, which OCR takes for other marks."""
+    name = re.sub(r"\s+", " ", printed).strip(" ,;:.")
+    return re.sub(r"\b(Prof|Dr|med|dent|PD)[:;,·](?= )", r"\1.", name)
 
 
 def _measurement(fact: Fact, when: date | None, doubts: list[str]) -> NormalFact:
@@ -172,11 +183,11 @@ def _often(printed: str | None) -> tuple[str | None, Decimal | None]:
     if match := _EVERY.search(text):
         hours = int(match[1])
         return f"every {hours} h", (Decimal(24) / hours).quantize(Decimal("0.1")) if hours else None
-    for pattern, times in _OFTEN:
+    for pattern, count in _OFTEN:
         if pattern.search(text):
             if _WEEKLY.search(text):
-                return f"{times}/week", (Decimal(times) / 7).quantize(Decimal("0.01"))
-            return f"{times}/day", Decimal(times)
+                return f"{count}/week", (Decimal(count) / 7).quantize(Decimal("0.01"))
+            return f"{count}/day", Decimal(count)
     return None, None
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from statistics import median
 from typing import Final
 
@@ -63,31 +64,23 @@ def document(pages: Iterable[Sequence[Word]]) -> Document:
 
 
 def quarter_turns(words: Sequence[Word]) -> int:
-    """How often the page was turned clockwise by 90 degrees: 0 to 3, from the way that one word follows another.
+    """How often the page was turned clockwise by 90 degrees: 0 to 3.
 
-    Every provider gives the words of a line in the order in which they are read, so most steps from word to word
-    point along the text.
+    Long words are wider than high unless the page lies on its side; and every provider gives the words of a line in the
+    order in which they are read, so that the steps from word to word point along the text.
     """
-    votes = [0.0, 0.0, 0.0, 0.0]
-    for before, after in zip(words, words[1:], strict=False):
+    long = [word for word in words if len(word.text) >= 4]
+    sideways = sum(word.height > word.width for word in long) > len(long) / 2
+    onward = 0
+    for before, after in pairwise(words):
         dx = (after.x + after.width / 2) - (before.x + before.width / 2)
         dy = (after.y + after.height / 2) - (before.y + before.height / 2)
-        size = min(before.width, before.height, after.width, after.height) or 1
-        # The step to the next line is long, slanted or both: only near neighbours vote.
-        if math.hypot(dx, dy) > 12 * size or min(abs(dx), abs(dy)) > size:
-            continue
-        if abs(dx) >= abs(dy):
-            votes[0 if dx > 0 else 2] += 1
-        else:
-            votes[1 if dy > 0 else 3] += 1
-    # The step from line to line of one-word lines points downwards; the shape of long words outweighs it.
-    for word in words:
-        if len(word.text) >= 4:
-            wide = word.width >= word.height
-            votes[0] += 0.5 * wide
-            votes[1] += 0.25 * (not wide)
-            votes[3] += 0.25 * (not wide)
-    return max(range(4), key=lambda turn: (votes[turn], -turn))
+        along, across = (dy, dx) if sideways else (dx, dy)
+        size = min(before.width, after.width) if sideways else min(before.height, after.height)
+        # The step to another line goes across as well, and has no say.
+        if abs(across) < 0.7 * size:
+            onward += 1 if along > 0 else -1
+    return int(sideways) + 2 * (onward < 0)
 
 
 def _upright(words: Sequence[Word]) -> list[_Box]:
@@ -125,7 +118,7 @@ def _turned(word: Word, turns: int) -> _Box:
 def _tilt(boxes: Sequence[_Box]) -> float:
     """The median slope from a word to the next one on its line, in radians."""
     slopes: list[float] = []
-    for before, after in zip(boxes, boxes[1:], strict=False):
+    for before, after in pairwise(boxes):
         dx, dy = after.x - before.x, after.y - before.y
         if dx > 0 and before.right < after.right and abs(dy) < math.tan(_STEEPEST) * dx:
             # A long step says more about the slope than a short one.
@@ -151,7 +144,8 @@ def _rows(boxes: Sequence[_Box]) -> list[list[_Box]]:
 def _covers(row: Sequence[_Box], box: _Box) -> bool:
     """Whether the box stands above or below a word of the row, rather than beside it."""
     return any(
-        min(box.right, other.right) - max(box.left, other.left) > 0.6 * 2 * min(box.half_width, other.half_width)
+        min(box.right, other.right) - max(box.left, other.left)
+        > 0.6 * 2 * min(box.half_width, other.half_width)
         for other in row
     )
 
@@ -199,7 +193,11 @@ def _gutter(lines: Sequence[list[_Box]], start: int) -> tuple[float | None, int]
             before = sum(1 for box in line if box.x < middle)
             full += before >= 3 and len(line) - before >= 3
             end += 1
-        if full >= _COLUMN_LINES and full >= 0.6 * (end - start) and _prose(lines[start:end], (left + right) / 2):
+        if (
+            full >= _COLUMN_LINES
+            and full >= 0.6 * (end - start)
+            and _prose(lines[start:end], (left + right) / 2)
+        ):
             return (left + right) / 2, end
     return None, start + 1
 
@@ -207,7 +205,7 @@ def _gutter(lines: Sequence[list[_Box]], start: int) -> tuple[float | None, int]
 def _gaps(line: Sequence[_Box]) -> list[tuple[float, float]]:
     return [
         (before.right, after.left)
-        for before, after in zip(line, line[1:], strict=False)
+        for before, after in pairwise(line)
         if after.left - before.right > _GUTTER * 2 * min(before.half_height, after.half_height)
     ]
 

@@ -40,7 +40,7 @@ class Provider(Protocol):
         ...
 
     def estimate(self, document: Document) -> int:
-        """Tokens that either pass may use at most, to be reserved before it and settled after it."""
+        """Tokens to reserve before either pass; what it did use stands in its usage, or in the error that ended it."""
         ...
 
 

@@ -25,7 +25,8 @@ _DENIED_AFTER: Final = re.compile(
 _QUESTION: Final = re.compile(r"^\s*\?")
 
 
-def find(row: Row, day: str | None) -> Iterator[Fact]:
+def find(row: Row, above: str, day: str | None) -> Iterator[Fact]:
+    """The conditions that a line states.  `above` is the line before it, in which its sentence may have begun."""
     if row.section in {"allergies", "family", "medications"}:
         return
     bare = [word.strip(":=*•,;.?()") for word in row.words]
@@ -36,7 +37,7 @@ def find(row: Row, day: str | None) -> Iterator[Fact]:
             at += 1
             continue
         last = at + match.words - 1
-        before = row.text[: row.offset(at)]
+        before = f"{above} {row.text[: row.offset(at)]}"
         after = row.text[row.offset(last) + len(row.words[last].rstrip("?")) :]
         if not (_DENIED_BEFORE.search(before) or _DENIED_AFTER.search(after) or _QUESTION.match(after)):
             span = row.span(at, last)

@@ -11,7 +11,7 @@ import re
 from typing import Final
 
 from onceward_apps.intake.reading.extract import conditions, measurements, medications, people
-from onceward_apps.intake.reading.extract.rows import rows
+from onceward_apps.intake.reading.extract.rows import Row, rows
 from onceward_apps.intake.reading.model import (
     Classification,
     Document,
@@ -62,8 +62,52 @@ _SIGNS: Final[dict[DocumentKind, dict[str, float]]] = {
     },
 }
 _WORDS: Final[dict[Language, frozenset[str]]] = {
-    "en": frozenset("the and of with for was is no date report patient name once twice daily to in by".split()),
-    "de": frozenset("der die das und mit für war ist kein keine datum befund patient am vom zur bei von im täglich".split()),
+    "en": frozenset(
+        [
+            "the",
+            "and",
+            "of",
+            "with",
+            "for",
+            "was",
+            "is",
+            "no",
+            "date",
+            "report",
+            "patient",
+            "name",
+            "once",
+            "twice",
+            "daily",
+            "to",
+            "in",
+            "by",
+        ]
+    ),
+    "de": frozenset(
+        [
+            "der",
+            "die",
+            "das",
+            "und",
+            "mit",
+            "für",
+            "war",
+            "ist",
+            "kein",
+            "keine",
+            "datum",
+            "befund",
+            "patient",
+            "am",
+            "vom",
+            "zur",
+            "bei",
+            "von",
+            "im",
+            "täglich",
+        ]
+    ),
 }
 # Enough signs to be sure of a kind.
 _ENOUGH: Final = 5.0
@@ -87,7 +131,8 @@ class Embedded:
 def classify(document: Document) -> Classification:
     text = document.text.casefold()
     scores = {
-        kind: sum(weight for sign, weight in signs.items() if re.search(sign, text)) for kind, signs in _SIGNS.items()
+        kind: sum(weight for sign, weight in signs.items() if re.search(sign, text))
+        for kind, signs in _SIGNS.items()
     }
     best, second = sorted(scores, key=lambda kind: -scores[kind])[:2]
     top = scores[best]
@@ -107,13 +152,21 @@ def extract(document: Document, classification: Classification) -> Extraction:
     dated = people.dated(lines)
     day = people.holds_for(dated)
     facts: list[Fact] = []
-    for row in lines:
+    for number, row in enumerate(lines):
         facts.extend(measurements.find(row, day))
         facts.extend(medications.find(row, day, classification))
-        facts.extend(conditions.find(row, day))
+        facts.extend(conditions.find(row, _above(lines, number), day))
     facts.extend(people.date_facts(dated))
     facts.extend(people.providers(lines))
     return Extraction(tuple(_once(facts)))
+
+
+def _above(lines: list[Row], number: int) -> str:
+    """The line before, if a sentence can run on from it: in running text, not in lists and tables."""
+    if number == 0 or lines[number].section == "diagnoses":
+        return ""
+    before, row = lines[number - 1], lines[number]
+    return before.text if (before.page, before.section) == (row.page, row.section) else ""
 
 
 def _once(facts: list[Fact]) -> list[Fact]:

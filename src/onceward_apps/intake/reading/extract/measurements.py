@@ -15,15 +15,47 @@ _TOKEN: Final = re.compile(
     r"(?P<number>\d+(?:[.,]\d+)*)|(?P<dash>[-–—−‐~])|(?P<bound>[<>≤≥]=?)|(?P<bracket>[()\[\]{}])"
     r"|(?P<mark>[:=;*↑↓+])|(?P<text>[^\s\d\-–—−‐~<>≤≥()\[\]{}:=;*↑↓+]+)"
 )
-_FLAGS: Final = frozenset(("h", "l", "hh", "ll", "high", "low", "hoch", "niedrig", "erhöht", "erniedrigt", "n"))
+_FLAGS: Final = frozenset(
+    ("h", "l", "hh", "ll", "high", "low", "hoch", "niedrig", "erhöht", "erniedrigt", "n")
+)
 _RANGE_WORDS: Final = frozenset(
-    ("ref", "ref.", "reference", "range", "referenz", "referenzbereich", "normal", "norm", "normbereich", "target", "ziel")
+    (
+        "ref",
+        "ref.",
+        "reference",
+        "range",
+        "referenz",
+        "referenzbereich",
+        "normal",
+        "norm",
+        "normbereich",
+        "target",
+        "ziel",
+    )
 )
 _UPPER: Final = frozenset(("bis", "upto", "to", "unter", "below"))
 _LOWER: Final = frozenset(("ab", "über", "above", "from"))
 # Between a name and its value: nothing that changes what is measured.
 _FILLERS: Final = frozenset(
-    ("is", "was", "of", "at", "ist", "war", "lag", "beträgt", "betrug", "von", "bei", "mit", "level", "wert", "a", "the", ",")
+    (
+        "is",
+        "was",
+        "of",
+        "at",
+        "ist",
+        "war",
+        "lag",
+        "beträgt",
+        "betrug",
+        "von",
+        "bei",
+        "mit",
+        "level",
+        "wert",
+        "a",
+        "the",
+        ",",
+    )
 )
 _UNIT_TOKENS: Final = 7
 
@@ -74,9 +106,9 @@ def _facts(
 ) -> Iterator[Fact]:
     if analyte.pair:
         upper, _, lower = reading.value.partition("/")
-        values = ((f"{name} {half}", value) for half, value in (("systolic", upper), ("diastolic", lower)))
+        values = [(f"{name} {half}", value) for half, value in (("systolic", upper), ("diastolic", lower))]
     else:
-        values = iter(((name, reading.value),))
+        values = [(name, reading.value)]
     for title, value in values:
         yield Fact(
             kind="measurement",
@@ -186,7 +218,9 @@ def _unit(tokens: Sequence[_Token], at: int, analyte: lexicon.Analyte) -> tuple[
 
 def _range(tokens: Sequence[_Token], at: int) -> tuple[str | None, str | None, int, float] | None:
     """Low, high, the token after them, and how sure that is."""
-    while at < len(tokens) and (tokens[at].text in "([" or tokens[at].text.casefold().rstrip(":.") in _RANGE_WORDS):
+    while at < len(tokens) and (
+        tokens[at].text in "([" or tokens[at].text.casefold().rstrip(":.") in _RANGE_WORDS
+    ):
         at += 1
         while at < len(tokens) and tokens[at].text == ":":
             at += 1
@@ -238,5 +272,7 @@ def _tokens(row: Row, start: int) -> Iterator[_Token]:
         if any(first <= match.start() < last for first, last in days):
             return
         kind = match.lastgroup or "text"
-        yield _Token(kind, match.group(), row.word_at(offset + match.start()), match.start() > end or end == 0)
+        yield _Token(
+            kind, match.group(), row.word_at(offset + match.start()), match.start() > end or end == 0
+        )
         end = match.end()

@@ -12,19 +12,51 @@ from onceward_apps.intake.reading.extract.rows import Row
 from onceward_apps.intake.reading.model import Entity, Fact, Span
 
 _ROLES: Final = (
-    ("birth", re.compile(r"\b(?:date of birth|birth date|d\.?o\.?b\.?|born|geb\.?|geburtsdatum|geboren)\b", re.IGNORECASE)),
-    ("sample", re.compile(r"\b(?:collected|collection|sample|specimen|taken|entnahme\w*|probenentnahme|abnahme\w*)\b", re.IGNORECASE)),
-    ("admission", re.compile(r"\b(?:admitted|admission|aufnahme\w*|aufgenommen|stationär vom|inpatient from)\b", re.IGNORECASE)),
+    (
+        "birth",
+        re.compile(
+            r"\b(?:of birth|birth date|d\.?o\.?b\.?|born|geb\.?|geburtsdatum|geboren)\b", re.IGNORECASE
+        ),
+    ),
+    (
+        "sample",
+        re.compile(
+            r"\b(?:collected|collection|sample|specimen|taken|entnahme\w*|probenentnahme|abnahme\w*)\b",
+            re.IGNORECASE,
+        ),
+    ),
+    (
+        "admission",
+        re.compile(
+            r"\b(?:admitted|admission|aufnahme\w*|aufgenommen|stationär vom|inpatient from)\b", re.IGNORECASE
+        ),
+    ),
     ("discharge", re.compile(r"\b(?:discharged|discharge|entlassung\w*|entlassen)\b", re.IGNORECASE)),
-    ("examination", re.compile(r"\b(?:examination|examined|exam|scan|study|untersuchung\w*)\b", re.IGNORECASE)),
-    ("appointment", re.compile(r"\b(?:appointment|follow-up|review|control|kontrolle|wiedervorstellung|termin)\b", re.IGNORECASE)),
-    ("report", re.compile(r"\b(?:reported|report|date|issued|printed|datum|befund\w*|erstellt|ausgestellt|vom|stand)\b", re.IGNORECASE)),
+    (
+        "examination",
+        re.compile(r"\b(?:examination|examined|exam|scan|study|untersuchung\w*)\b", re.IGNORECASE),
+    ),
+    (
+        "appointment",
+        re.compile(
+            r"\b(?:appointment|follow-up|review|control|kontrolle|wiedervorstellung|termin)\b", re.IGNORECASE
+        ),
+    ),
+    (
+        "report",
+        re.compile(
+            r"\b(?:reported|report|date|issued|printed|datum|befund\w*|erstellt|ausgestellt|vom|stand)\b",
+            re.IGNORECASE,
+        ),
+    ),
 )
 # The day that a statement holds for, the better known first.
 _DAYS: Final = ("sample", "examination", "admission", "report", "discharge")
-_TITLE: Final = r"(?:Prof|Dr|PD|Priv\.-Doz|Dipl\.-Med)\.?"
+_TITLE: Final = r"(?:Prof|Dr|PD|Priv\.-Doz|Dipl\.-Med)[.:,]?"
 _NAME: Final = r"[A-ZÄÖÜ][\wäöüßé'’]+(?:-[A-ZÄÖÜ][\wäöüßé]+)?"
-_PROVIDER: Final = re.compile(rf"(?<!\w){_TITLE}(?: ?(?:med|dent|Dr|rer|nat)\.?)*(?: {_NAME}| [A-Z]\.){{1,3}}")
+_PROVIDER: Final = re.compile(
+    rf"(?<!\w){_TITLE}(?: ?(?:med|dent|Dr|rer|nat)[.:,]?)*(?: {_NAME}| [A-Z]\.){{1,3}}"
+)
 _PATIENT: Final = re.compile(
     rf"\b(?:Patient(?:in)?(?: name)?|Name|Versicherter?|Vor- und Nachname)\s?:?\s+(?:Mr\.?|Mrs\.?|Ms\.?|Herr|Frau)?\s?(?P<name>{_NAME},? {_NAME}(?: {_NAME})?)"
 )
@@ -51,7 +83,7 @@ def dated(rows: Sequence[Row]) -> list[Dated]:
     for row in rows:
         behind = 0
         previous = ""
-        for found in dates.find(row.text):
+        for found in dates.find(row.plain):
             label = row.text[behind : found.start]
             role = _role(label) or ("discharge" if previous == "admission" else "mentioned")
             span = row.span_of(found.start, found.end)
@@ -90,7 +122,9 @@ def providers(rows: Sequence[Row]) -> Iterator[Fact]:
             if name not in seen:
                 seen.add(name)
                 span = row.span_of(match.start(), match.end())
-                yield Fact(kind="provider", name=name, source=span, confidence=round(row.seen(span) * 0.95, 4))
+                yield Fact(
+                    kind="provider", name=name, source=span, confidence=round(row.seen(span) * 0.95, 4)
+                )
 
 
 def entities(rows: Sequence[Row]) -> Iterator[Entity]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import mmap
 import re
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any, Final
 
 from onceward_apps.intake.reading.errors import Refused
@@ -32,7 +33,7 @@ _ZIP_REACH: Final = _ZIP_END_SIZE + 65_535
 def into(path: str, kind: str, limits: dict[str, Any]) -> dict[str, Any]:
     """Pages and findings, as JSON.  Raises Refused."""
     findings: list[tuple[str, str]] = []
-    with open(path, "rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as raw:
+    with Path(path).open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as raw:
         refuse_second_type(raw, kind)
         findings.extend(_trailing(raw, kind))
     if kind == "pdf":

@@ -95,7 +95,7 @@ def _dictionaries(top: Any) -> Iterator[Any]:
             yield held
             inner: list[Any] = [value for _, value in held.items()]
         elif isinstance(held, pikepdf.Array):
-            inner = list(held)  # type: ignore[call-overload]  # an array iterates, though its stub does not say so
+            inner = list(held)
         else:
             continue
         waiting.extend(
@@ -122,7 +122,9 @@ def _unpacked(stream: pikepdf.Stream, limits: dict[str, Any]) -> int:
     if picture:
         pixels = _number(stream.get("/Width")) * _number(stream.get("/Height"))
         if pixels > limits["pixels"]:
-            raise Refused("too_many_pixels", f"the PDF holds a picture of {pixels} pixels, more than {limits['pixels']}")
+            raise Refused(
+                "too_many_pixels", f"the PDF holds a picture of {pixels} pixels, more than {limits['pixels']}"
+            )
         if len(filters) <= 1:
             # It is unpacked line by line, up to its size, when it is drawn.
             return 0

@@ -1,8 +1,8 @@
 """Words from page images, by one of three providers.
 
-    rapidocr        in this process, models from the wheel, offline; the default
-    tesseract       the command `tesseract`, when it is installed
-    google-vision   Google's Cloud Vision, or what speaks its JSON
+rapidocr        in this process, models from the wheel, offline; the default
+tesseract       the command `tesseract`, when it is installed
+google-vision   Google's Cloud Vision, or what speaks its JSON
 """
 
 from __future__ import annotations

@@ -13,7 +13,7 @@ import numpy as np
 from rapidocr import RapidOCR
 
 
-class Turned(Exception):  # noqa: N818  # a way out of the engine, not an error
+class Turned(Exception):
     """The page is turned clockwise by so many quarters."""
 
     def __init__(self, turns: int) -> None:
@@ -21,7 +21,7 @@ class Turned(Exception):  # noqa: N818  # a way out of the engine, not an error
         self.turns = turns
 
 
-class Engine(RapidOCR):  # type: ignore[misc]  # the library has no types
+class Engine(RapidOCR):
     """Finds lines, lets them vote, reads them."""
 
     def upright(self, picture: Any, *, believed: bool) -> Any:
@@ -41,11 +41,11 @@ class Engine(RapidOCR):  # type: ignore[misc]  # the library has no types
         return crops, found
 
     def cls_and_rotate(self, crops: list[Any]) -> Any:
-        turned, found = super().cls_and_rotate(crops)
+        _, found = super().cls_and_rotate(crops)
         if self._believed:
             return crops, found
         votes = 0.0
-        for crop, (label, score) in zip(crops, found.cls_res, strict=True):
+        for crop, (label, score) in zip(crops, found.cls_res or (), strict=True):
             height, width = crop.shape[:2]
             if width > 2 * height:
                 votes += width * float(score) * (1 if "180" in label else -1)
