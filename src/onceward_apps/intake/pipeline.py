@@ -207,6 +207,11 @@ class Pipeline:
                     limit=limit_of(**_named(endpoint)),
                     retry_after=ProviderWaits(error.retry_after).wait,
                 ) from None
+            except errors.ProviderError as error:
+                # An answer that is of no use has been charged for, too.
+                if error.tokens:
+                    await job.settle(limit_of(**_named(endpoint)), tokens=error.tokens)
+                raise
             used |= {"actual_tokens": usage.total, "seconds": round(time.monotonic() - began)}
             await job.settle(limit_of(**_named(endpoint)), tokens=usage.total)
         await job.transaction("kept", keep, file_id, job.id, found, used)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 import threading
 import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -17,6 +16,8 @@ class Provider:
         self.period = period
         self.began: list[float] = []
         self.refused = 0
+        # Refused whatever the limit says.
+        self.to_refuse = 0
         self.tokens = 0
         self._lock = threading.Lock()
         provider = self
@@ -56,14 +57,13 @@ class Provider:
         now = time.monotonic()
         with self._lock:
             within = sum(1 for at in self.began if at > now - self.period)
-            if within >= self.most:
+            if within >= self.most or self.refused < self.to_refuse:
                 self.refused += 1
                 return 429, {"error": {"message": "slow down"}}, {"retry-after": "1"}
             self.began.append(now)
-            text = json.dumps(body)
-            used = {"prompt_tokens": 100 + len(text) % 37, "completion_tokens": 11}
+            used = {"prompt_tokens": 100 + len(json.dumps(body)) % 37, "completion_tokens": 11}
             self.tokens += sum(used.values())
-        return 200, _completion(text, used), {}
+        return 200, _completion(body["response_format"]["json_schema"]["name"], used), {}
 
     def busiest(self) -> int:
         """The most that began within any window."""
@@ -72,14 +72,12 @@ class Provider:
         )
 
 
-def _completion(text: str, used: dict) -> dict:
-    """What classifies and extracts nothing: an answer that fits both schemas."""
-    answer = {"kind": "other", "confidence": 0.5, "language": "unknown", "entities": [], "facts": []}
-    if re.search(r'\\"facts\\"|"facts"', text) and '"entities"' not in text:
-        answer = {"facts": []}
+def _completion(wanted: str, used: dict) -> dict:
+    answer: dict = {"facts": []}
+    if wanted == "AnsweredClassification":
+        answer = {"kind": "lab_report", "confidence": 0.9, "language": "en", "entities": []}
+    message = {"role": "assistant", "content": json.dumps(answer)}
     return {
-        "id": "1",
-        "object": "chat.completion",
-        "choices": [{"index": 0, "finish_reason": "stop", "message": {"role": "assistant", "content": json.dumps(answer)}}],
+        "choices": [{"index": 0, "finish_reason": "stop", "message": message}],
         "usage": {**used, "total_tokens": sum(used.values())},
     }
