@@ -12,16 +12,13 @@ import psycopg
 import typer
 from psycopg.rows import dict_row
 
-from onceward import logs
 from onceward.dsn import resolve_dsn
 from onceward.install import upgrade
 from onceward.worker import WorkerSettings, run_worker
 from onceward_apps.intake import samples, store, tokens
 from onceward_apps.intake.settings import Settings, WorkerEnvironment
 
-cli = typer.Typer(
-    help="Health-file intake: install, work, look.", no_args_is_help=True, add_completion=False
-)
+cli = typer.Typer(help="Health-file intake: install, work, look.", no_args_is_help=True, add_completion=False)
 
 
 @cli.command()
@@ -50,7 +47,6 @@ async def _people(dsn: str) -> None:
 def worker() -> None:
     """Work with the documented settings: WORKER_CONCURRENCY, QUEUE_POLL_INTERVAL, HEALTH_CHECK_PORT, LOG_LEVEL, …"""
     environment = WorkerEnvironment.from_environ()
-    logs.configure("json", level=environment.log_level)
     dsn = resolve_dsn()
     with psycopg.connect(dsn, autocommit=True) as connection:
         for key, value in environment.configuration.items():
@@ -63,7 +59,7 @@ def worker() -> None:
         log_format="json",
         name=environment.name,
     )
-    raise typer.Exit(run_worker("onceward_apps.intake.app:app", settings))
+    raise typer.Exit(run_worker("onceward_apps.intake.deployed:app", settings))
 
 
 @cli.command()

@@ -16,7 +16,7 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from datetime import timedelta
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 from uuid import UUID
 
 import structlog
@@ -281,7 +281,7 @@ class _Told:
         self._began = time.monotonic()
         self.outcome = Snooze(timedelta(0))
 
-    async def __aenter__(self) -> _Told:
+    async def __aenter__(self) -> Self:
         payload = self._job.payload
         correlation = payload.get("correlation_id") if isinstance(payload, dict) else None
         structlog.contextvars.bind_contextvars(

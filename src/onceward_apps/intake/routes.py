@@ -127,7 +127,8 @@ class Functions:
             async with self._database.serving(caller.user) as connection:
                 ids = [await self._log(connection, event, caller, correlation) for event in events]
             return JSONResponse(
-                {"success": True, "logged": len(ids), "audit_ids": ids, "correlation_id": str(correlation)}, 201
+                {"success": True, "logged": len(ids), "audit_ids": ids, "correlation_id": str(correlation)},
+                201,
             )
 
         return await self.answer(request, act)

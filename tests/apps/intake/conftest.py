@@ -11,6 +11,9 @@ import uvicorn
 from onceward_apps.intake import store
 from tests.apps.intake.site import Site
 from tests.apps.intake.stage import UPLOAD, Intake
+from tests.web.conftest import chromium
+
+__all__ = ["chromium"]
 
 
 @pytest.fixture(scope="session")

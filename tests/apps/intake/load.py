@@ -116,11 +116,16 @@ class Processes:
 
     def _start(self, *arguments: str) -> subprocess.Popen[bytes]:
         return subprocess.Popen(
-            [sys.executable, "-m", *arguments], env=self._environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+            [sys.executable, "-m", *arguments],
+            env=self._environment,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
         )
 
     def start_worker(self) -> None:
-        self._workers.append(self._start("onceward.cli", "worker", "tests.apps.intake.mortal:app", "--lease", "5s"))
+        self._workers.append(
+            self._start("onceward.cli", "worker", "tests.apps.intake.mortal:app", "--lease", "5s")
+        )
 
     def kill_worker(self) -> None:
         doomed = self._workers.pop(0)
@@ -175,7 +180,10 @@ def _work(intake: Intake, processes: Processes, outcome: Outcome, kills: int) ->
             outcome.kills += 1
         time.sleep(0.2)
     # The ends of the last jobs follow their files at once.
-    while intake.one("select count(*) from intake.job_queue where status in ('pending', 'processing')") and time.monotonic() < until:
+    while (
+        intake.one("select count(*) from intake.job_queue where status in ('pending', 'processing')")
+        and time.monotonic() < until
+    ):
         time.sleep(0.2)
 
 
@@ -207,7 +215,11 @@ def _check(intake: Intake, outcome: Outcome) -> None:
 
 def main() -> None:
     count = int(sys.argv[1]) if len(sys.argv) > 1 else 1000
-    with DatabaseServer.from_environment() as server, server.cloned() as database, tempfile.TemporaryDirectory() as folder:
+    with (
+        DatabaseServer.from_environment() as server,
+        server.cloned() as database,
+        tempfile.TemporaryDirectory() as folder,
+    ):
         store.install(database.dsn)
         with psycopg.connect(database.dsn) as connection:
             version = connection.info.server_version // 10000

@@ -26,7 +26,9 @@ class Site:
         settings = WebSettings(dsn=intake.dsn, sections=[made])
         self._server = make_server(settings, started=ready.set)
         self.web = self._server.config.app.state.web
-        self._thread = threading.Thread(target=lambda: asyncio.run(self._server.serve([self._socket])), daemon=True)
+        self._thread = threading.Thread(
+            target=lambda: asyncio.run(self._server.serve([self._socket])), daemon=True
+        )
         self._thread.start()
         assert ready.wait(20)
 

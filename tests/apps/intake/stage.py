@@ -193,5 +193,3 @@ class Intake:
     def close(self):
         self.conn.close()
         self.kit.close()
-
-

@@ -10,7 +10,6 @@ from axe_playwright_python.sync_playwright import Axe
 from onceward_apps.intake import samples
 from onceward_apps.intake.outside import Library
 from tests.apps.intake.stage import png
-from tests.web.conftest import chromium as chromium
 
 RULES = {"runOnly": ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "best-practice"]}
 
@@ -26,7 +25,10 @@ def window(chromium, site):
         contexts.append(context)
         page = context.new_page()
         page.on("pageerror", lambda error: complaints.append(str(error)))
-        page.on("console", lambda message: complaints.append(message.text) if "Security Policy" in message.text else None)
+        page.on(
+            "console",
+            lambda message: complaints.append(message.text) if "Security Policy" in message.text else None,
+        )
         page.goto(site.link(user or site.intake.owner))
         page.wait_for_url(f"{site.address}/records/")
         return page
@@ -84,9 +86,23 @@ def test_every_page_is_accessible_on_a_phone_and_on_a_desk_in_both_themes(intake
     intake.drain()
     file = intake.one("select id from intake.shell_files where status = 'completed'")
     refused = intake.one("select id from intake.shell_files where status = 'rejected'")
-    for options in ({}, {"color_scheme": "dark", "viewport": {"width": 390, "height": 844}, "has_touch": True, "is_mobile": True}):
+    for options in (
+        {},
+        {
+            "color_scheme": "dark",
+            "viewport": {"width": 390, "height": 844},
+            "has_touch": True,
+            "is_mobile": True,
+        },
+    ):
         page = window(**options)
-        for path in ("/records/", f"/records/files/{file}", f"/records/files/{refused}", "/records/timeline", "/records/usage"):
+        for path in (
+            "/records/",
+            f"/records/files/{file}",
+            f"/records/files/{refused}",
+            "/records/timeline",
+            "/records/usage",
+        ):
             page.goto(path)
             check(page)
             width = page.evaluate("document.documentElement.scrollWidth")

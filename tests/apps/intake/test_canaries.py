@@ -48,7 +48,9 @@ def test_a_thousand_canaries_stay_where_they_belong(intake, door, log):
     answers = []
     for number in range(10):
         words = WORDS[number * 100 : number * 100 + 100]
-        answers.append(door.upload(png(" ".join(words)), filename=f"{words[0]} {words[1]}.png", key=f"key-{number}"))
+        answers.append(
+            door.upload(png(" ".join(words)), filename=f"{words[0]} {words[1]}.png", key=f"key-{number}")
+        )
     assert {answer.status_code for answer in answers} == {201}
     # Whatever goes wrong quotes what it was about.
     echo = " ".join(WORDS[:50])
@@ -70,7 +72,9 @@ def test_a_thousand_canaries_stay_where_they_belong(intake, door, log):
     answers.append(door.upload(png("CANARY"), filename="CANARY.pdf"))
     answers.append(door.upload(png("CANARY other"), key="key-1"))
     token = {"authorization": f"Bearer {intake.token()}"}
-    answers.append(door.http.post(AUDIT, json={"table_name": "CANARY", "record_id": "CANARY X"}, headers=token))
+    answers.append(
+        door.http.post(AUDIT, json={"table_name": "CANARY", "record_id": "CANARY X"}, headers=token)
+    )
     assert {answer.status_code for answer in answers[10:]} == {415, 409, 422}
     assert [answer.text for answer in answers if "CANARY" in answer.text] == []
 
@@ -81,9 +85,11 @@ def test_a_thousand_canaries_stay_where_they_belong(intake, door, log):
         "select c.relname from pg_class as c where c.relnamespace = 'onceward'::regnamespace and c.relkind in ('r', 'p')"
     )
     for (table,) in tables:
-        assert intake.one(f"select count(*) from onceward.{table} as t where t::text like '%%CANARY%%'") == 0, table
-    errors = intake.all("select processing_error::text from intake.shell_files where processing_error is not null")
+        assert (
+            intake.one(f"select count(*) from onceward.{table} as t where t::text like '%%CANARY%%'") == 0
+        ), table
+    errors = intake.all(
+        "select processing_error::text from intake.shell_files where processing_error is not null"
+    )
     assert errors
     assert "CANARY" not in str(errors)
-
-

@@ -45,7 +45,9 @@ def finish(intake: Intake, files: int) -> None:
         intake.drain()
         if intake.one("select count(*) from intake.shell_files where status = 'completed'") == files:
             return
-    raise AssertionError(intake.all("select job_type, status, error_details from intake.job_queue where status <> 'completed'"))
+    raise AssertionError(
+        intake.all("select job_type, status, error_details from intake.job_queue where status <> 'completed'")
+    )
 
 
 @pytest.mark.slow
@@ -63,7 +65,9 @@ def test_never_more_than_the_limit_in_any_window_and_tokens_to_the_unit(asked):
     assert provider.busiest() <= 20
     assert intake.one("select sum(actual_tokens) from intake.api_calls") == provider.tokens
     assert intake.one("select ai_tokens_used from intake.user_usage_tracking") == provider.tokens
-    assert intake.one("select active_requests from intake.api_rate_limits where provider_name = 'openai'") == 0
+    assert (
+        intake.one("select active_requests from intake.api_rate_limits where provider_name = 'openai'") == 0
+    )
 
 
 @pytest.mark.slow
@@ -82,13 +86,17 @@ def test_a_provider_that_allows_less_than_it_says_is_waited_for_and_no_attempt_i
 def test_a_killed_worker_leaks_no_slot_and_no_token(intake, door):
     intake.clock.pin()
     door.upload(png())
-    intake.conn.execute("update intake.api_providers set concurrent_requests = 1 where provider_name = 'embedded'")
+    intake.conn.execute(
+        "update intake.api_providers set concurrent_requests = 1 where provider_name = 'embedded'"
+    )
     intake.conn.execute(
         "select onceward.set_limit('intake:embedded:extractor', 6000, p_weight => 30000, p_weight_burst => 3000, p_slots => 1)"
     )
     limit = "select active_requests, tokens_left from intake.api_rate_limits where provider_name = 'embedded'"
     whole = intake.all(limit)[0]
-    intake.conn.execute("select intake.enqueue_pass(id, 1, 500, 'embedded', 'extractor') from intake.shell_files")
+    intake.conn.execute(
+        "select intake.enqueue_pass(id, 1, 500, 'embedded', 'extractor') from intake.shell_files"
+    )
     # Claimed, and never heard of again.
     intake.conn.execute(
         "select c.* from onceward.register_worker('doomed', array['ai_queue']) as w, onceward.claim(w, array['ai_queue'], 5) as c"

@@ -20,7 +20,9 @@ BOUNDS = {
 @pytest.fixture
 def sql(intake):
     intake.clock.pin("2026-05-04T10:00:00Z")
-    intake.conn.execute("select set_config('request.jwt.claims', %s, false)", [f'{{"sub": "{intake.owner}"}}'])
+    intake.conn.execute(
+        "select set_config('request.jwt.claims', %s, false)", [f'{{"sub": "{intake.owner}"}}']
+    )
     return intake
 
 
@@ -37,11 +39,21 @@ def work(intake, *, fails: int = 0, dies: bool = False, after: str = "1 s") -> N
     job = file(intake)
     intake.clock.advance(after)
     for _ in range(7 if dies else fails):
-        assert intake.one("select (c).job_id from intake.claim_next_job_v3('w', array['shell_file_processing']) as c") == job
+        assert (
+            intake.one(
+                "select (c).job_id from intake.claim_next_job_v3('w', array['shell_file_processing']) as c"
+            )
+            == job
+        )
         intake.one("select intake.fail_job(%s, 'w', 'api_error', 'no')", job)
         intake.clock.advance("71 s")
     if not dies:
-        assert intake.one("select (c).job_id from intake.claim_next_job_v3('w', array['shell_file_processing']) as c") == job
+        assert (
+            intake.one(
+                "select (c).job_id from intake.claim_next_job_v3('w', array['shell_file_processing']) as c"
+            )
+            == job
+        )
         assert intake.one("select intake.complete_job(%s, 'w')", job)
 
 
@@ -49,8 +61,12 @@ def found(intake, name) -> list[str]:
     intake.conn.execute("select set_config('request.jwt.claims', '', false)")
     status = intake.row_of("select * from onceward.run_monitor(%(name)s)", name=f"intake_{name}")
     assert status.status in {"ok", "firing"}, status
-    alerts = intake.all("select summary from onceward.alerts where monitor = %s and closed_at is null", f"intake_{name}")
-    intake.conn.execute("select set_config('request.jwt.claims', %s, false)", [f'{{"sub": "{intake.owner}"}}'])
+    alerts = intake.all(
+        "select summary from onceward.alerts where monitor = %s and closed_at is null", f"intake_{name}"
+    )
+    intake.conn.execute(
+        "select set_config('request.jwt.claims', %s, false)", [f'{{"sub": "{intake.owner}"}}']
+    )
     return [summary for (summary,) in alerts]
 
 
@@ -76,7 +92,10 @@ def test_the_fast_queue_is_slower_than_two_minutes(sql):
 
 def test_the_ai_queue_is_slower_than_ten_minutes(sql):
     job = file(sql)
-    sql.one("select intake.finish_ocr(id, 1, 100, '{\"provider_name\": \"embedded\"}') from intake.shell_files where job_id = %s", job)
+    sql.one(
+        'select intake.finish_ocr(id, 1, 100, \'{"provider_name": "embedded"}\') from intake.shell_files where job_id = %s',
+        job,
+    )
     sql.clock.advance("11 min")
     got = sql.one("select (c).job_id from intake.claim_next_job_v3('w', array['ai_processing']) as c")
     assert sql.one("select intake.complete_job(%s, 'w')", got)
@@ -124,7 +143,9 @@ def test_three_health_checks_in_a_row_are_missed(sql):
     # A worker that stopped in good order is not missed; one that was lost is.
     sql.clock.advance("10 min")
     assert found(sql, "health") == []
-    sql.conn.execute("select onceward.register_worker('lost', array['fast_queue', 'ai_queue'], p_host => 'somewhere')")
+    sql.conn.execute(
+        "select onceward.register_worker('lost', array['fast_queue', 'ai_queue'], p_host => 'somewhere')"
+    )
     for seconds, told in [(29, []), (60, []), (2, ["no worker has answered 3 health checks in a row"])]:
         sql.clock.advance(timedelta(seconds=seconds))
         assert found(sql, "health") == told

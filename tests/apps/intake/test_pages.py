@@ -14,12 +14,18 @@ from tests.apps.intake.stage import png
 def test_a_form_without_scripts_uploads_too(intake, site):
     with site.visitor(intake.owner) as http:
         answer = http.post(
-            "/records/upload", data={"profile_id": str(intake.profile)}, files={"file": ("a.png", png(), "image/png")}
+            "/records/upload",
+            data={"profile_id": str(intake.profile)},
+            files={"file": ("a.png", png(), "image/png")},
         )
         assert answer.status_code == 303
-        assert answer.headers["location"] == f"/records/files/{intake.one('select id from intake.shell_files')}"
+        assert (
+            answer.headers["location"] == f"/records/files/{intake.one('select id from intake.shell_files')}"
+        )
         refused = http.post(
-            "/records/upload", data={"profile_id": str(intake.profile)}, files={"file": ("a.pdf", png(), "application/pdf")}
+            "/records/upload",
+            data={"profile_id": str(intake.profile)},
+            files={"file": ("a.pdf", png(), "application/pdf")},
         )
         assert refused.status_code == 415
         assert "not what its name says" in refused.text
@@ -76,7 +82,11 @@ def test_looking_at_a_result_is_in_the_audit_log_with_who_it_was(intake, site, d
     with site.visitor(intake.friend) as http:
         http.get(f"/records/files/{said['shell_file_id']}")
     seen = intake.row_of("select * from intake.audit_log where reason = 'Result looked at'")
-    assert (seen.record_id, seen.changed_by, seen.operation) == (said["shell_file_id"], str(intake.friend), "SELECT")
+    assert (seen.record_id, seen.changed_by, seen.operation) == (
+        said["shell_file_id"],
+        str(intake.friend),
+        "SELECT",
+    )
 
 
 def test_operators_see_queues_and_limits_and_no_name_of_a_file(intake, site, door):
@@ -99,4 +109,9 @@ def test_samples_are_there_once(intake, site):
 
     asyncio.run(fill())
     assert intake.one("select count(*) from intake.shell_files") == len(samples.LETTERS)
-    assert intake.one("select count(*) from intake.user_profiles where account_owner_id = %s", samples.MAYA.owner) == 2
+    assert (
+        intake.one(
+            "select count(*) from intake.user_profiles where account_owner_id = %s", samples.MAYA.owner
+        )
+        == 2
+    )
