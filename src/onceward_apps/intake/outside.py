@@ -70,9 +70,7 @@ class Library:
 
     async def words(self, image: PageImage) -> list[Word]:
         if self._ocr is None:
-            self._ocr = await asyncio.to_thread(
-                ocr.provider, self.settings.ocr, ocr.Settings.from_environ()
-            )
+            self._ocr = await asyncio.to_thread(ocr.provider, self.settings.ocr, ocr.Settings.from_environ())
         return await self._ocr.read(image)
 
     def normalise(self, facts: Sequence[Fact]) -> Sequence[NormalFact]:
@@ -123,9 +121,7 @@ def translated(error: Exception, *, reads: bool) -> OncewardError:
         case errors.Rejected():
             return ReadingRefused(usual, f"{error.provider} refused the request")
         case TimeoutError():
-            return ReadingFailed(
-                "ocr_failure" if reads else "ai_timeout", "reading took longer than it may"
-            )
+            return ReadingFailed("ocr_failure" if reads else "ai_timeout", "reading took longer than it may")
         case OSError():
             return ReadingFailed("network_error", f"storage or network: {type(error).__name__}")
         case _:

@@ -16,7 +16,7 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from datetime import timedelta
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 from uuid import UUID
 
 import structlog
@@ -207,6 +207,11 @@ class Pipeline:
                     limit=limit_of(**_named(endpoint)),
                     retry_after=ProviderWaits(error.retry_after).wait,
                 ) from None
+            except errors.ProviderError as error:
+                # An answer that is of no use has been charged for, too.
+                if error.tokens:
+                    await job.settle(limit_of(**_named(endpoint)), tokens=error.tokens)
+                raise
             used |= {"actual_tokens": usage.total, "seconds": round(time.monotonic() - began)}
             await job.settle(limit_of(**_named(endpoint)), tokens=usage.total)
         await job.transaction("kept", keep, file_id, job.id, found, used)
@@ -276,7 +281,7 @@ class _Told:
         self._began = time.monotonic()
         self.outcome = Snooze(timedelta(0))
 
-    async def __aenter__(self) -> _Told:
+    async def __aenter__(self) -> Self:
         payload = self._job.payload
         correlation = payload.get("correlation_id") if isinstance(payload, dict) else None
         structlog.contextvars.bind_contextvars(

@@ -127,7 +127,8 @@ class Functions:
             async with self._database.serving(caller.user) as connection:
                 ids = [await self._log(connection, event, caller, correlation) for event in events]
             return JSONResponse(
-                {"success": True, "logged": len(ids), "audit_ids": ids, "correlation_id": str(correlation)}, 201
+                {"success": True, "logged": len(ids), "audit_ids": ids, "correlation_id": str(correlation)},
+                201,
             )
 
         return await self.answer(request, act)
@@ -163,27 +164,15 @@ class Functions:
         correlation = correlation_of(request)
         try:
             response = await act(correlation)
-        except Refusal as refusal:
-            response = await self._refused(request, refusal, correlation)
-        except Unauthorized:
-            refusal = Refusal(401, "unauthorized", "A valid token is needed.")
-            response = await self._refused(request, refusal, correlation)
-            response.headers["www-authenticate"] = "Bearer"
-        except BadForm:
-            refusal = Refusal(400, "bad_request", "The form cannot be read, or has no file.")
-            response = await self._refused(request, refusal, correlation)
-        except psycopg.errors.InsufficientPrivilege:
-            refusal = Refusal(403, "forbidden", "You have no access to this profile.")
-            response = await self._refused(request, refusal, correlation)
         except ClientDisconnect:
             # Nobody listens any more; nothing was recorded.
             log.info("upload_cut", correlation_id=str(correlation))
             return Response(status_code=400)
-        except (psycopg.OperationalError, PoolTimeout, OSError) as trouble:
-            log.warning("not_available", correlation_id=str(correlation), error=type(trouble).__name__)
-            refusal = Refusal(503, "unavailable", "Try again in a moment; with the same key it counts once.")
-            response = await self._refused(request, refusal, correlation)
-            response.headers["retry-after"] = "5"
+        except _EXPECTED as trouble:
+            why = _refusal_of(trouble)
+            if why.status >= 500:
+                log.warning("not_available", correlation_id=str(correlation), error=type(trouble).__name__)
+            response = await self._refused(request, why, correlation)
         response.headers["x-correlation-id"] = str(correlation)
         self._allow(request, response)
         return response
@@ -202,7 +191,7 @@ class Functions:
             "error": {"code": refusal.code, "message": refusal.message},
             "correlation_id": str(correlation),
         }
-        return JSONResponse(body, refusal.status)
+        return JSONResponse(body, refusal.status, _HEADERS.get(refusal.status))
 
     # ------------------------------------------------------------ other origins
 
@@ -221,6 +210,33 @@ class Functions:
         response.headers["access-control-allow-headers"] = (
             "authorization, content-type, idempotency-key, x-correlation-id"
         )
+
+
+# What may go wrong without being a defect.
+_EXPECTED = (
+    Refusal,
+    Unauthorized,
+    BadForm,
+    psycopg.errors.InsufficientPrivilege,
+    psycopg.OperationalError,
+    PoolTimeout,
+    OSError,
+)
+_HEADERS: Final = {401: {"www-authenticate": "Bearer"}, 503: {"retry-after": "5"}}
+
+
+def _refusal_of(trouble: Exception) -> Refusal:
+    match trouble:
+        case Refusal():
+            return trouble
+        case Unauthorized():
+            return Refusal(401, "unauthorized", "A valid token is needed.")
+        case BadForm():
+            return Refusal(400, "bad_request", "The form cannot be read, or has no file.")
+        case psycopg.errors.InsufficientPrivilege():
+            return Refusal(403, "forbidden", "You have no access to this profile.")
+        case _:
+            return Refusal(503, "unavailable", "Try again in a moment; with the same key it counts once.")
 
 
 def correlation_of(request: Request) -> UUID:

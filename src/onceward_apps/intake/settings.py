@@ -39,7 +39,7 @@ class Settings:
     ocr: OcrName = "rapidocr"
     extractor: ExtractorName = "embedded"
     clamd: str | None = None
-    limits: Limits = Limits()
+    limits: Limits = field(default_factory=Limits)
     most_bytes: int = MOST_BYTES
     # Other origins whose pages may call the functions.
     origins: tuple[str, ...] = ()
@@ -71,9 +71,7 @@ class Settings:
             ),
             jwt_secrets=secrets,
             audience=environ.get("INTAKE_JWT_AUDIENCE", "authenticated"),
-            ocr=cast(
-                "OcrName", _one_of(environ, "INTAKE_OCR", ("rapidocr", "tesseract", "google-vision"))
-            ),
+            ocr=cast("OcrName", _one_of(environ, "INTAKE_OCR", ("rapidocr", "tesseract", "google-vision"))),
             extractor=cast(
                 "ExtractorName", _one_of(environ, "INTAKE_EXTRACTOR", ("embedded", "openai", "anthropic"))
             ),
@@ -141,9 +139,7 @@ def _whole(environ: Mapping[str, str], name: str, least: int, most: int) -> int 
     if not given:
         return None
     if not given.isdecimal() or not least <= int(given) <= most:
-        raise InvalidArgument(
-            f"{name} must be a whole number between {least} and {most}, got {given!r:.40}"
-        )
+        raise InvalidArgument(f"{name} must be a whole number between {least} and {most}, got {given!r:.40}")
     return int(given)
 
 

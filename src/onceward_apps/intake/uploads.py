@@ -50,9 +50,7 @@ class Wish:
     correlation: UUID
 
     @classmethod
-    def read(
-        cls, user: UUID, *, profile: str, filename: str, key: str | None, correlation: UUID
-    ) -> Wish:
+    def read(cls, user: UUID, *, profile: str, filename: str, key: str | None, correlation: UUID) -> Wish:
         """Raises Refusal."""
         try:
             profile_id = UUID(profile)
@@ -60,7 +58,9 @@ class Wish:
             raise Refusal(400, "bad_request", "profile_id must be the id of a profile.") from None
         if key is not None and not _KEY.fullmatch(key):
             raise Refusal(
-                400, "bad_request", "The idempotency key must be 1 to 200 printable characters without spaces."
+                400,
+                "bad_request",
+                "The idempotency key must be 1 to 200 printable characters without spaces.",
             )
         name = plain_name(filename)
         if not name:
@@ -75,7 +75,9 @@ def plain_name(filename: str) -> str:
     if len(name) <= 200:
         return name
     stem, dot, extension = name.rpartition(".")
-    return f"{stem[: 200 - len(extension) - 1]}{dot}{extension}" if dot and len(extension) < 10 else name[:200]
+    return (
+        f"{stem[: 200 - len(extension) - 1]}{dot}{extension}" if dot and len(extension) < 10 else name[:200]
+    )
 
 
 class Meter:
@@ -104,9 +106,7 @@ class Meter:
             raise Refusal(400, "empty", "The file is empty.")
         self.kind = kinds.sniff(head[: kinds.HEAD])
         if self.kind is None:
-            raise Refusal(
-                415, "unsupported_type", "Only PDF, JPEG, PNG, TIFF and HEIC files can be read."
-            )
+            raise Refusal(415, "unsupported_type", "Only PDF, JPEG, PNG, TIFF and HEIC files can be read.")
         if self._declared != self.kind:
             raise Refusal(
                 415, "type_mismatch", f"The file is {self.kind.upper()}, which is not what its name says."

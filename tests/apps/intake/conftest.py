@@ -9,7 +9,11 @@ import pytest
 import uvicorn
 
 from onceward_apps.intake import store
+from tests.apps.intake.site import Site
 from tests.apps.intake.stage import UPLOAD, Intake
+from tests.web.conftest import chromium
+
+__all__ = ["chromium"]
 
 
 @pytest.fixture(scope="session")
@@ -70,3 +74,10 @@ def door(intake):
     door = Door(intake)
     yield door
     door.close()
+
+
+@pytest.fixture
+def site(intake):
+    site = Site(intake)
+    yield site
+    site.close()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import hashlib
 from datetime import date, timedelta
 from decimal import Decimal
@@ -13,7 +12,6 @@ from psycopg.rows import dict_row, namedtuple_row
 from starlette.applications import Starlette
 
 from onceward.testing import Kit
-from onceward.worker import Worker
 from onceward_apps.intake import store, tokens
 from onceward_apps.intake.jobs import make_app
 from onceward_apps.intake.reading import errors, kinds
@@ -182,8 +180,8 @@ class Intake:
         given = {"lasts": timedelta(hours=1), **given}
         return tokens.issue(self.settings, user or self.owner, **given)
 
-    def drain(self, **given) -> int:
-        return asyncio.run(Worker(self.app, dsn=self.dsn, **given).drain())
+    def drain(self) -> int:
+        return self.kit.drain(self.app)
 
     def asgi(self) -> Starlette:
         """The functions alone, for a server or a transport."""
@@ -195,5 +193,3 @@ class Intake:
     def close(self):
         self.conn.close()
         self.kit.close()
-
-

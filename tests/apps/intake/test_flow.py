@@ -52,7 +52,12 @@ def test_every_clinical_write_is_in_the_audit_log_with_its_patient(intake, door)
     logged = intake.all(
         "select table_name, operation, patient_id from intake.audit_log where compliance_category = 'clinical_data'"
     )
-    assert {name for name, _, _ in logged} == {"shell_files", "ocr_words", "clinical_facts", "timeline_entries"}
+    assert {name for name, _, _ in logged} == {
+        "shell_files",
+        "ocr_words",
+        "clinical_facts",
+        "timeline_entries",
+    }
     assert {patient for _, _, patient in logged} == {intake.profile}
     assert intake.one(
         "select count(*) from intake.audit_log where correlation_id = %s", said["correlation_id"]
@@ -92,7 +97,9 @@ def test_a_failure_is_recorded_in_the_documented_structure_and_resolved_by_succe
     assert [line["resolved"] for line in file["processing_error"]["error_history"]] == [True]
 
 
-def test_waits_grow_from_two_seconds_to_sixty_four_with_a_tenth_of_jitter_and_then_it_is_a_dead_letter(intake, door):
+def test_waits_grow_from_two_seconds_to_sixty_four_with_a_tenth_of_jitter_and_then_it_is_a_dead_letter(
+    intake, door
+):
     intake.clock.pin()
     intake.reading.trouble = [RuntimeError("no")] * 7
     said = door.upload(png()).json()
@@ -118,7 +125,9 @@ def test_a_provider_that_asks_to_wait_is_left_alone_so_long_and_no_attempt_is_us
     door.upload(png())
     intake.drain()
     assert intake.reading.extractor.asked == 1
-    assert intake.one("select status from intake.api_rate_limits where provider_name = 'embedded'") == "paused"
+    assert (
+        intake.one("select status from intake.api_rate_limits where provider_name = 'embedded'") == "paused"
+    )
     intake.clock.advance("19 s")
     intake.drain()
     assert intake.reading.extractor.asked == 1

@@ -16,7 +16,16 @@ PERSONAL = {
     "clinical_facts": "patient_id", "timeline_entries": "patient_id", "user_usage_tracking": "profile_id",
     "usage_events": "profile_id", "user_profiles": "id",
 }  # fmt: skip
-SERVICE_ONLY = ["audit_log", "system_configuration", "api_providers", "api_calls", "job_claims", "admins", "job_queue", "api_rate_limits"]
+SERVICE_ONLY = [
+    "audit_log",
+    "system_configuration",
+    "api_providers",
+    "api_calls",
+    "job_claims",
+    "admins",
+    "job_queue",
+    "api_rate_limits",
+]
 OTHERS = {"profile_access", "subscription_plans"}
 # What users may call: questions about themselves.
 OF_USERS = {"uid", "is_admin", "is_service_role", "has_profile_access"}
@@ -57,7 +66,11 @@ class As:
             with self.conn.transaction():
                 cursor = self.conn.execute(statement, params)
                 return cursor.fetchall() if cursor.description else cursor.rowcount
-        except (psycopg.errors.InsufficientPrivilege, psycopg.errors.WrongObjectType, psycopg.errors.ObjectNotInPrerequisiteState):
+        except (
+            psycopg.errors.InsufficientPrivilege,
+            psycopg.errors.WrongObjectType,
+            psycopg.errors.ObjectNotInPrerequisiteState,
+        ):
             # A view of several tables takes no writes, whoever asks.
             return "denied"
 
@@ -69,7 +82,9 @@ class As:
 
 
 def relations(intake) -> set[str]:
-    found = intake.all("select relname from pg_class where relnamespace = 'intake'::regnamespace and relkind in ('r', 'v')")
+    found = intake.all(
+        "select relname from pg_class where relnamespace = 'intake'::regnamespace and relkind in ('r', 'v')"
+    )
     return {name for (name,) in found}
 
 
@@ -100,7 +115,9 @@ def test_rows_by_who_asks(filled):
             assert anybody.try_(f"select * from intake.{table}") == "denied", table
     with As(filled, "service_role") as service:
         for table, column in PERSONAL.items():
-            assert {filled.profile, filled.other} <= {row[0] for row in service.try_(f"select {column} from intake.{table}")}, table
+            assert {filled.profile, filled.other} <= {
+                row[0] for row in service.try_(f"select {column} from intake.{table}")
+            }, table
         for table in SERVICE_ONLY:
             assert service.try_(f"select * from intake.{table}") != "denied", table
 
@@ -111,7 +128,8 @@ def test_nobody_writes_into_tables(filled):
         with As(filled, role, user) as asks:
             for table in relations(filled):
                 column = filled.one(
-                    "select attname from pg_attribute where attrelid = %s::regclass and attnum > 0 and attidentity = '' limit 1", f"intake.{table}"
+                    "select attname from pg_attribute where attrelid = %s::regclass and attnum > 0 and attidentity = '' limit 1",
+                    f"intake.{table}",
                 )
                 for statement in (
                     f"insert into intake.{table} default values",
@@ -202,13 +220,17 @@ def test_the_service_that_acts_for_a_user_has_only_that_users_access(filled):
 
 def test_usage_is_counted_once_and_by_the_size_of_the_row(filled):
     file = filled.row_of("select * from intake.shell_files where patient_id = %(p)s", p=filled.profile)
-    before = filled.row_of("select * from intake.user_usage_tracking where profile_id = %(p)s", p=filled.profile)
+    before = filled.row_of(
+        "select * from intake.user_usage_tracking where profile_id = %(p)s", p=filled.profile
+    )
     track = "select intake.track_shell_file_upload_usage(%s, %s, 999999999, 7)"
     assert not filled.one(track, filled.profile, file.id)
     # Another one's file cannot be put on this account.
     with pytest.raises(psycopg.Error, match="is not one of this profile"):
         filled.one(track, filled.other, file.id)
-    after = filled.row_of("select * from intake.user_usage_tracking where profile_id = %(p)s", p=filled.profile)
+    after = filled.row_of(
+        "select * from intake.user_usage_tracking where profile_id = %(p)s", p=filled.profile
+    )
     assert after == before
     assert after.storage_bytes == file.file_size_bytes
 

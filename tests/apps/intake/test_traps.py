@@ -145,7 +145,11 @@ def test_h4_jitter_is_at_most_half_the_delay(sql):
 
 def test_h6_there_is_one_state_machine_and_one_number_of_retries(sql):
     job_id, _ = enqueue(sql)
-    retries = int(sql.one("select config_value from intake.system_configuration where config_key = 'worker.max_retries'"))
+    retries = int(
+        sql.one(
+            "select config_value from intake.system_configuration where config_key = 'worker.max_retries'"
+        )
+    )
     assert job(sql, job_id).max_retries == retries == 6
     for attempt in range(retries + 1):
         assert claim(sql).retry_count == attempt
@@ -162,7 +166,9 @@ def test_h6_there_is_one_state_machine_and_one_number_of_retries(sql):
 
 
 def test_h7_a_killed_worker_leaks_nothing_and_no_turn_of_the_minute_lets_twice_as_much_through(sql):
-    sql.conn.execute("select onceward.set_limit('intake:openai:gpt-4o-mini', 60, p_weight => 60000, p_weight_burst => 6000)")
+    sql.conn.execute(
+        "select onceward.set_limit('intake:openai:gpt-4o-mini', 60, p_weight => 60000, p_weight_burst => 6000)"
+    )
     ask = "select intake.acquire_api_capacity('openai', 'gpt-4o-mini', 1000)"
     granted = []
     for second in range(150):
@@ -196,7 +202,10 @@ def test_h8_any_provider_can_push_back(sql, provider, endpoint):
     sql.conn.execute(
         "update intake.api_providers set requests_per_minute = 10 where provider_name = %s", [provider]
     )
-    sql.conn.execute("select onceward.set_limit(limit_name, 10, p_burst => 10) from intake.api_providers where provider_name = %s", [provider])
+    sql.conn.execute(
+        "select onceward.set_limit(limit_name, 10, p_burst => 10) from intake.api_providers where provider_name = %s",
+        [provider],
+    )
     file = stored(sql)
     payload = {"shell_file_id": str(file), "provider_name": provider, "api_endpoint": endpoint}
     now = sql.one("select onceward.now()")
@@ -239,7 +248,11 @@ def test_h9_a_repetition_gets_the_first_result_and_changes_nothing(sql):
     first = stored(sql, key="k")
     sql.conn.execute("update intake.shell_files set status = 'completed' where id = %s", [first])
     again = accept(sql, key="k")
-    assert (again["outcome"], again["shell_file_id"], again["status"]) == ("repeated", str(first), "completed")
+    assert (again["outcome"], again["shell_file_id"], again["status"]) == (
+        "repeated",
+        str(first),
+        "completed",
+    )
     assert sql.one("select count(*) from intake.shell_files") == 1
     assert sql.one("select files_uploaded from intake.user_usage_tracking") == 1
     assert sql.one("select count(*) from intake.job_queue") == 1
@@ -268,8 +281,12 @@ def test_h9_of_two_at_once_one_is_the_file(sql):
 
 def test_h10_file_usage_job_and_audit_are_one_transaction(sql):
     # The last thing that happens cannot: the lane of the job is gone.
-    sql.conn.execute("create function public.no() returns trigger language plpgsql as $$begin raise 'no'; end$$")
-    sql.conn.execute("create trigger no before insert on onceward.job_private for each row execute function public.no()")
+    sql.conn.execute(
+        "create function public.no() returns trigger language plpgsql as $$begin raise 'no'; end$$"
+    )
+    sql.conn.execute(
+        "create trigger no before insert on onceward.job_private for each row execute function public.no()"
+    )
     with pytest.raises(psycopg.Error):
         accept(sql)
     assert sql.one("select count(*) from intake.shell_files") == 0

@@ -135,7 +135,10 @@ def test_a_plan_that_is_used_up_refuses_only_when_that_is_switched_on(intake, do
     assert code(door.upload(png("c"))) == (403, "plan_limit_reached")
 
 
-@pytest.mark.parametrize("body", [b"", b"--x\r\n", b"garbage", b"--x\r\ncontent-disposition: form-data; name=\"a\"\r\n\r\nb\r\n--x--\r\n"])
+@pytest.mark.parametrize(
+    "body",
+    [b"", b"--x\r\n", b"garbage", b'--x\r\ncontent-disposition: form-data; name="a"\r\n\r\nb\r\n--x--\r\n'],
+)
 def test_a_broken_form_is_refused(intake, door, body):
     headers = {"authorization": f"Bearer {intake.token()}", "content-type": "multipart/form-data; boundary=x"}
     assert code(door.http.post(UPLOAD, content=body, headers=headers)) == (400, "bad_request")
@@ -199,7 +202,10 @@ def test_only_origins_that_were_named_may_call_from_their_pages(intake, door):
     object.__setattr__(intake.settings, "origins", ("https://app.example",))
     asked = door.http.options(UPLOAD, headers={"origin": "https://app.example"})
     assert asked.headers["access-control-allow-origin"] == "https://app.example"
-    assert "access-control-allow-origin" not in door.http.options(UPLOAD, headers={"origin": "https://evil.example"}).headers
+    assert (
+        "access-control-allow-origin"
+        not in door.http.options(UPLOAD, headers={"origin": "https://evil.example"}).headers
+    )
 
 
 # ------------------------------------------------------------ cuts
@@ -269,7 +275,13 @@ def log(door, body, user=None, role=None):
 
 def test_one_event_is_logged_with_its_ids(intake, door):
     job, correlation = str(uuid4()), str(uuid4())
-    body = {**EVENT, "patient_id": str(intake.profile), "job_id": job, "correlation_id": correlation, "new_values": {"facts": 3}}
+    body = {
+        **EVENT,
+        "patient_id": str(intake.profile),
+        "job_id": job,
+        "correlation_id": correlation,
+        "new_values": {"facts": 3},
+    }
     answer = log(door, body)
     assert (answer.status_code, answer.json()["logged"]) == (201, 1)
     entry = intake.row_of("select * from intake.audit_log")
@@ -306,5 +318,7 @@ def test_what_is_not_of_its_kind_is_refused_and_not_repeated(intake, door, wrong
 def test_events_are_bounded(intake, door):
     assert code(log(door, {"events": [EVENT] * 101}, role="s")) == (422, "invalid")
     assert code(log(door, {"events": []}, role="s")) == (422, "invalid")
-    assert code(door.http.post(AUDIT, content=b"[", headers={"authorization": f"Bearer {intake.token()}"})) == (400, "bad_request")
+    assert code(
+        door.http.post(AUDIT, content=b"[", headers={"authorization": f"Bearer {intake.token()}"})
+    ) == (400, "bad_request")
     assert code(door.http.post(AUDIT, json=EVENT)) == (401, "unauthorized")

@@ -24,10 +24,9 @@ from starlette.routing import Route
 
 from onceward.web import auth, layout
 from onceward_apps.intake import domain, store, tokens
-from onceward_apps.intake.routes import Functions, correlation_of
+from onceward_apps.intake.routes import Functions
 from onceward_apps.intake.settings import Settings
 from onceward_apps.intake.tokens import Unauthorized
-from onceward_apps.intake.uploads import Refusal
 
 COOKIE = "intake-records"
 ROOT = "/records"
@@ -180,7 +179,12 @@ class Records:
         if said["success"]:
             return RedirectResponse(f"{ROOT}/files/{said['shell_file_id']}", 303)
         return layout.render(
-            request, "intake/refused.html", None, answer.status_code, asset=asset, message=said["error"]["message"]
+            request,
+            "intake/refused.html",
+            None,
+            answer.status_code,
+            asset=asset,
+            message=said["error"]["message"],
         )
 
     # ------------------------------------------------------------ the result
@@ -252,20 +256,25 @@ class Records:
                 "where t.patient_id = %s order by t.entry_date desc, t.created_at desc limit 200",
                 visit.profile["id"],
             )
-        years = [(year, list(some)) for year, some in groupby(entries, key=lambda entry: entry["entry_date"].year)]
+        years = [
+            (year, list(some)) for year, some in groupby(entries, key=lambda entry: entry["entry_date"].year)
+        ]
         return self._page(request, "timeline.html", visit, years=years, count=len(entries))
 
     async def usage(self, request: Request, visit: Visit) -> Response:
         async with self._database.serving(visit.user) as connection:
-            status = await store.call(
+            account = await store.call(
                 connection, "select intake.get_user_usage_status(%s)", visit.profile["id"]
             )
             touched = await store.rows(
                 connection,
-                "select reason, operation, changed_by, changed_at, changed_by = %s as is_self from intake.get_profile_audit(%s, 40)",
+                "select reason, operation, changed_by, changed_at, changed_by = %s as is_self from intake.get_profile_audit(%s, 200) "
+                "where compliance_category <> 'system' limit 20",
                 str(visit.user), visit.profile["id"],
             )  # fmt: skip
-        return self._page(request, "usage.html", visit, status=status, touched=touched)
+        return self._page(
+            request, "usage.html", visit, account=account, touched=touched, month=f"{visit.now:%B %Y}"
+        )
 
 
 _STATIC = Path(__file__).parent.parent / "static"

@@ -34,11 +34,11 @@ _PATTERNS: Final = (
     re.compile(r"(?<![\d.])(?P<year>(?:19|20)\d\d)-(?P<month>\d\d)-(?P<day>\d\d)(?!\d)"),
     # OCR puts a space behind a full stop now and then, and loses a full stop for a comma.
     re.compile(
-        r"(?<![\d.,])(?P<day>\d{1,2})[.,] ?(?P<month>\d{1,2})[.,] ?(?P<year>(?:19|20)\d\d|\d\d)(?![\d.]*\d)"
+        r"(?<!\d)(?<!\d[.,])(?P<day>\d{1,2})[.,] ?(?P<month>\d{1,2})[.,] ?(?P<year>(?:19|20)\d\d|\d\d)(?![\d.]*\d)"
     ),
     re.compile(r"(?<![\d/])(?P<first>\d{1,2})/(?P<second>\d{1,2})/(?P<year>(?:19|20)\d\d)(?![\d/])"),
     re.compile(
-        rf"(?<!\d)(?P<day>\d{{1,2}})(?:\.|st|nd|rd|th)? ?(?P<name>{_MONTH})\.?,? ?(?P<year>(?:19|20)\d\d)(?!\d)",
+        rf"(?<!\d)(?P<day>\d{{1,2}})(?:\.|st|nd|rd|th)? ?[.·,]?(?P<name>{_MONTH})\.?,? ?(?P<year>(?:19|20)\d\d)(?!\d)",
         re.IGNORECASE,
     ),
     re.compile(

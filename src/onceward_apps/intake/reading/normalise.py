@@ -56,7 +56,13 @@ def _normal(fact: Fact) -> NormalFact:
         case "date":
             return _plain(fact, fact.name, when, doubts)
         case "provider":
-            return _plain(fact, re.sub(r"\s+", " ", fact.name).strip(" ,;:"), when, doubts)
+            return _plain(fact, _person(fact.name), when, doubts)
+
+
+def _person(printed: str) -> str:
+    """One space between words, and a full stop behind a shortened title, which OCR takes for other marks."""
+    name = re.sub(r"\s+", " ", printed).strip(" ,;:.")
+    return re.sub(r"\b(Prof|Dr|med|dent|PD)[:;,·](?= )", r"\1.", name)
 
 
 def _measurement(fact: Fact, when: date | None, doubts: list[str]) -> NormalFact:

@@ -64,31 +64,23 @@ def document(pages: Iterable[Sequence[Word]]) -> Document:
 
 
 def quarter_turns(words: Sequence[Word]) -> int:
-    """How often the page was turned clockwise by 90 degrees: 0 to 3, from the way that one word follows another.
+    """How often the page was turned clockwise by 90 degrees: 0 to 3.
 
-    Every provider gives the words of a line in the order in which they are read, so most steps from word to word
-    point along the text.
+    Long words are wider than high unless the page lies on its side; and every provider gives the words of a line in the
+    order in which they are read, so that the steps from word to word point along the text.
     """
-    votes = [0.0, 0.0, 0.0, 0.0]
+    long = [word for word in words if len(word.text) >= 4]
+    sideways = sum(word.height > word.width for word in long) > len(long) / 2
+    onward = 0
     for before, after in pairwise(words):
         dx = (after.x + after.width / 2) - (before.x + before.width / 2)
         dy = (after.y + after.height / 2) - (before.y + before.height / 2)
-        size = min(before.width, before.height, after.width, after.height) or 1
-        # The step to the next line is long, slanted or both: only near neighbours vote.
-        if math.hypot(dx, dy) > 12 * size or min(abs(dx), abs(dy)) > size:
-            continue
-        if abs(dx) >= abs(dy):
-            votes[0 if dx > 0 else 2] += 1
-        else:
-            votes[1 if dy > 0 else 3] += 1
-    # The step from line to line of one-word lines points downwards; the shape of long words outweighs it.
-    for word in words:
-        if len(word.text) >= 4:
-            wide = word.width >= word.height
-            votes[0] += 0.5 * wide
-            votes[1] += 0.25 * (not wide)
-            votes[3] += 0.25 * (not wide)
-    return max(range(4), key=lambda turn: (votes[turn], -turn))
+        along, across = (dy, dx) if sideways else (dx, dy)
+        size = min(before.width, after.width) if sideways else min(before.height, after.height)
+        # The step to another line goes across as well, and has no say.
+        if abs(across) < 0.7 * size:
+            onward += 1 if along > 0 else -1
+    return int(sideways) + 2 * (onward < 0)
 
 
 def _upright(words: Sequence[Word]) -> list[_Box]:

@@ -38,7 +38,11 @@ DOSE_UNITS: Final = {
 
 def symbols(text: str) -> frozenset[str]:
     """The symbols that a printed unit may stand for; none when it is no unit we know."""
-    return _spellings().get(_folded(text), frozenset())
+    folded = _folded(text)
+    # A litre at the end is a thin stroke, and easily lost.
+    return _spellings().get(folded) or _spellings().get(
+        folded + "l" if folded.endswith("/") else "", frozenset()
+    )
 
 
 def symbol(text: str, among: Collection[str] = ()) -> str | None:
@@ -94,6 +98,6 @@ def _folded(text: str) -> str:
 def _spellings() -> dict[str, frozenset[str]]:
     made: dict[str, set[str]] = {}
     for name, spellings in tomllib.loads(_TABLE.read_text(encoding="utf-8")).items():
-        for spelling in (name, *spellings):
+        for spelling in spellings if name == "1" else (name, *spellings):
             made.setdefault(_folded(spelling), set()).add(name)
     return {spelling: frozenset(names) for spelling, names in made.items()}

@@ -101,6 +101,30 @@ as $$
 $$;
 comment on function intake.is_enabled(text) is 'Whether a feature flag is on.';
 
+create or replace function intake.configure(p_key text, p_value jsonb)
+  returns void
+  language plpgsql volatile security definer
+  set search_path = pg_catalog, pg_temp
+as $$
+declare
+  v_old jsonb;
+begin
+  select c.config_value into v_old from intake.system_configuration as c where c.config_key = p_key for update;
+  if not found then
+    raise exception 'setting "%" does not exist', left(p_key, 100) using errcode = 'OW008';
+  end if;
+  if p_value is null or jsonb_typeof(p_value) <> jsonb_typeof(v_old) then
+    raise exception 'setting "%" must be a %', p_key, jsonb_typeof(v_old) using errcode = 'OW008';
+  end if;
+  if p_value <> v_old then
+    update intake.system_configuration as c set config_value = p_value, updated_at = onceward.now() where c.config_key = p_key;
+    perform intake.log_audit_event('system_configuration', p_key, 'UPDATE', jsonb_build_object('value', v_old),
+      jsonb_build_object('value', p_value), 'Setting changed', 'system');
+  end if;
+end;
+$$;
+comment on function intake.configure(text, jsonb) is 'Changes a setting or a flag, which keeps its type.';
+
 -- The engine's tenant is the profile: profiles take turns in a lane, and the engine's own rules keep them apart.
 create or replace function intake.be_tenant(p_tenant text)
   returns text

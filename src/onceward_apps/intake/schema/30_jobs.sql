@@ -147,7 +147,9 @@ begin
   v_job.scheduled_at := v_at;
   select e.job_id into v_job.job_id
     from intake.enqueue_task('intake.' || p_type, v_payload, v_type.job_lane, coalesce(v_profile::text, 'default'), p_priority,
-                             case when v_at > onceward.now() then v_at end) as e;
+                             case when v_at > onceward.now() then v_at end,
+                             -- A file waits for its turn before it begins, and not within its time.
+                             p_uses => case when p_type = 'shell_file_processing' then '[{"limit": "intake:fast_queue"}]'::jsonb end) as e;
   perform intake.log_audit_event('job_queue', v_job.job_id::text, 'INSERT', null,
     jsonb_build_object('job_type', p_type, 'job_id', v_job.job_id, 'scheduled_at', v_at,
                        'correlation_id', v_payload ->> 'correlation_id', 'backpressure_delay_seconds', v_delay),

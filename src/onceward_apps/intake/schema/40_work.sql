@@ -273,16 +273,19 @@ $$;
 comment on function intake.release_api_capacity(text, text, integer, integer) is
   'Says how many tokens a call has really used, to the unit, and gives its place back.  False when nothing of the kind is held.';
 
--- Limits of the engine for the providers of the table: what a person has set stays.
+-- Limits of the engine: for the providers of the table, and for how many files are read at once.  What a person has set stays.
 create or replace function intake.declare_limits()
   returns integer
   language sql volatile security definer
   set search_path = pg_catalog, pg_temp
 as $$
-  select onceward.declare_limits(jsonb_agg(jsonb_strip_nulls(jsonb_build_object(
-    'name', p.limit_name, 'requests', p.requests_per_minute, 'period', '1 minute', 'weight', p.tokens_per_minute,
-    'weight_burst', p.tokens_at_once, 'slots', p.concurrent_requests, 'threshold', p.backpressure_threshold))))
-    from intake.api_providers as p
+  select onceward.declare_limits(jsonb_agg(l.spec))
+    from (select jsonb_strip_nulls(jsonb_build_object(
+            'name', p.limit_name, 'requests', p.requests_per_minute, 'period', '1 minute', 'weight', p.tokens_per_minute,
+            'weight_burst', p.tokens_at_once, 'slots', p.concurrent_requests, 'threshold', p.backpressure_threshold)) as spec
+            from intake.api_providers as p
+           union all
+          select jsonb_build_object('name', 'intake:fast_queue', 'slots', intake.setting_number('worker.fast_queue_slots', 2)::integer)) as l
 $$;
 select intake.declare_limits();
 

@@ -76,15 +76,15 @@ class _Name:
 
 
 def find(row: Row, day: str | None, classification: Classification) -> Iterator[Fact]:
-    if row.section in {"allergies", "family"} or _STOPPED.search(row.text):
+    if row.section in {"allergies", "family"} or _STOPPED.search(row.plain):
         return
     names = list(_names(row, listed=_is_list(row, classification)))
     for number, name in enumerate(names):
         start = row.offset(name.first + name.words)
         # What stands behind a name up to the next one is its own.
         end = row.offset(names[number + 1].first) if number + 1 < len(names) else len(row.text)
-        dose = _DOSE.search(row.text, start, end)
-        often = _OFTEN.search(row.text, dose.end() if dose else start, end)
+        dose = _DOSE.search(row.plain, start, end)
+        often = _OFTEN.search(row.plain, dose.end() if dose else start, end)
         quality = name.quality
         vaccine = (lexicon.medications().code(_text(row, name)) or "").startswith("vaccine_")
         if not dose and not often and not vaccine:
@@ -92,7 +92,7 @@ def find(row: Row, day: str | None, classification: Classification) -> Iterator[
                 continue
             quality *= 0.6
         ends = [part.end() for part in (dose, often) if part]
-        own_day = next(iter(dates.find(row.text)), None) if vaccine else None
+        own_day = next(iter(dates.find(row.plain)), None) if vaccine else None
         if own_day and own_day.start >= start:
             ends.append(own_day.end)
         last = row.word_at(max(ends) - 1) if ends else name.first + name.words - 1
@@ -137,7 +137,7 @@ def _names(row: Row, *, listed: bool) -> Iterator[_Name]:
 
 def _unnamed(row: Row, bare: list[str]) -> Iterator[_Name]:
     """A substance that the table does not have: what a line of a list begins with, when a dose stands behind it."""
-    dose = _DOSE.search(row.text)
+    dose = _DOSE.search(row.plain)
     if not dose:
         return
     for at, word in enumerate(bare[: row.word_at(dose.start())]):

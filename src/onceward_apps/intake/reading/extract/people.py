@@ -15,7 +15,7 @@ _ROLES: Final = (
     (
         "birth",
         re.compile(
-            r"\b(?:date of birth|birth date|d\.?o\.?b\.?|born|geb\.?|geburtsdatum|geboren)\b", re.IGNORECASE
+            r"\b(?:of birth|birth date|d\.?o\.?b\.?|born|geb\.?|geburtsdatum|geboren)\b", re.IGNORECASE
         ),
     ),
     (
@@ -52,10 +52,10 @@ _ROLES: Final = (
 )
 # The day that a statement holds for, the better known first.
 _DAYS: Final = ("sample", "examination", "admission", "report", "discharge")
-_TITLE: Final = r"(?:Prof|Dr|PD|Priv\.-Doz|Dipl\.-Med)\.?"
+_TITLE: Final = r"(?:Prof|Dr|PD|Priv\.-Doz|Dipl\.-Med)[.:,]?"
 _NAME: Final = r"[A-ZÄÖÜ][\wäöüßé'’]+(?:-[A-ZÄÖÜ][\wäöüßé]+)?"
 _PROVIDER: Final = re.compile(
-    rf"(?<!\w){_TITLE}(?: ?(?:med|dent|Dr|rer|nat)\.?)*(?: {_NAME}| [A-Z]\.){{1,3}}"
+    rf"(?<!\w){_TITLE}(?: ?(?:med|dent|Dr|rer|nat)[.:,]?)*(?: {_NAME}| [A-Z]\.){{1,3}}"
 )
 _PATIENT: Final = re.compile(
     rf"\b(?:Patient(?:in)?(?: name)?|Name|Versicherter?|Vor- und Nachname)\s?:?\s+(?:Mr\.?|Mrs\.?|Ms\.?|Herr|Frau)?\s?(?P<name>{_NAME},? {_NAME}(?: {_NAME})?)"
@@ -83,7 +83,7 @@ def dated(rows: Sequence[Row]) -> list[Dated]:
     for row in rows:
         behind = 0
         previous = ""
-        for found in dates.find(row.text):
+        for found in dates.find(row.plain):
             label = row.text[behind : found.start]
             role = _role(label) or ("discharge" if previous == "admission" else "mentioned")
             span = row.span_of(found.start, found.end)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import unicodedata
 from bisect import bisect_right
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -96,6 +97,7 @@ _HEADINGS: Final[dict[Section, tuple[str, ...]]] = {
         "kommentar",
     ),
 }
+_GERMAN: Final = frozenset("äöüÄÖÜß")
 _BY_HEADING: Final[dict[str, Section]] = {
     fold(heading): section for section, headings in _HEADINGS.items() for heading in headings
 }
@@ -116,6 +118,11 @@ class Row:
     @cached_property
     def text(self) -> str:
         return " ".join(self.words)
+
+    @cached_property
+    def plain(self) -> str:
+        """The text, letter for letter, without the accents that OCR takes specks for; German ones stay."""
+        return "".join(letter if letter in _GERMAN else _base(letter) for letter in self.text)
 
     @cached_property
     def _starts(self) -> list[int]:
@@ -146,6 +153,10 @@ class Row:
         worst = min(word.confidence for word in words)
         mean = sum(word.confidence for word in words) / len(words)
         return 0.6 * worst + 0.4 * mean
+
+
+def _base(letter: str) -> str:
+    return letter if letter.isascii() else unicodedata.normalize("NFD", letter)[0]
 
 
 def rows(document: Document) -> list[Row]:

@@ -20,11 +20,12 @@ def look(path: str, kind: str, limits: dict[str, Any]) -> tuple[int, list[tuple[
     findings: list[tuple[str, str]] = []
     count = 0
     with opened(path, kind) as picture:
-        if _GPS in picture.getexif():
-            findings.append(("location", ""))
         for frame in frames(picture, kind, limits):
             frame.load()
             count += 1
+            # Only now: asking for it reads some formats to their end.
+            if count == 1 and _GPS in frame.getexif():
+                findings.append(("location", ""))
     return count, findings
 
 

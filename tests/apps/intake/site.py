@@ -1,0 +1,48 @@
+"""The pages behind a real socket."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import threading
+
+import httpx
+
+from onceward.web import WebSettings
+from onceward.web.server import make_server, open_socket
+from onceward_apps.intake import store
+from onceward_apps.intake.pages import section
+
+
+class Site:
+    """The pages behind a real socket."""
+
+    def __init__(self, intake) -> None:
+        self.intake = intake
+        ready = threading.Event()
+        self._socket = open_socket("127.0.0.1", 0)
+        self.address = f"http://localhost:{self._socket.getsockname()[1]}"
+        made = section(intake.settings, store.Database(intake.dsn))
+        settings = WebSettings(dsn=intake.dsn, sections=[made])
+        self._server = make_server(settings, started=ready.set)
+        self.web = self._server.config.app.state.web
+        self._thread = threading.Thread(
+            target=lambda: asyncio.run(self._server.serve([self._socket])), daemon=True
+        )
+        self._thread.start()
+        assert ready.wait(20)
+
+    def link(self, user=None) -> str:
+        return f"{self.address}/records/enter?token={self.intake.token(user)}"
+
+    @contextlib.contextmanager
+    def visitor(self, user=None):
+        with httpx.Client(base_url=self.address, timeout=20) as http:
+            if user is not None:
+                assert http.get(self.link(user)).status_code == 303
+            yield http
+
+    def close(self) -> None:
+        self._server.stop()
+        self._thread.join(20)
+        self._socket.close()

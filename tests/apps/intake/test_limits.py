@@ -1,0 +1,110 @@
+"""A provider's limit is kept to the request, its tokens are settled to the unit, and nothing leaks when a worker is killed."""
+
+from __future__ import annotations
+
+import pytest
+
+from onceward_apps.intake.reading import extract
+from tests.apps.intake.conftest import Door
+from tests.apps.intake.provider import Provider
+from tests.apps.intake.stage import Intake, SmallReading, png
+
+LIMIT = "intake:openai:gpt-4o-mini"
+
+
+def reading_by(provider: Provider) -> SmallReading:
+    """Pages are read by the small reader, passes 1 and 2 by the provider, through the client for it."""
+    reading = SmallReading()
+    settings = extract.Settings(openai_url=provider.url, openai_key="for the double", max_output_tokens=500)
+    reading.extractor = extract.provider("openai", settings)
+    return reading
+
+
+@pytest.fixture
+def asked(intake_database, tmp_path):
+    """The system with a provider that counts."""
+    opened = []
+
+    def start(most: int, period: float) -> tuple[Intake, Provider, Door]:
+        provider = Provider(most, period)
+        provider.__enter__()
+        intake = Intake(intake_database.dsn, tmp_path / "bucket", reading_by(provider), extractor="openai")
+        door = Door(intake)
+        opened.append((provider, intake, door))
+        return opened[-1][1], opened[-1][0], opened[-1][2]
+
+    yield start
+    for provider, intake, door in opened:
+        door.close()
+        provider.__exit__()
+        intake.close()
+
+
+def finish(intake: Intake, files: int) -> None:
+    for _ in range(60):
+        intake.drain()
+        if intake.one("select count(*) from intake.shell_files where status = 'completed'") == files:
+            return
+    raise AssertionError(
+        intake.all("select job_type, status, error_details from intake.job_queue where status <> 'completed'")
+    )
+
+
+@pytest.mark.slow
+def test_never_more_than_the_limit_in_any_window_and_tokens_to_the_unit(asked):
+    intake, provider, door = asked(most=20, period=2)
+    intake.conn.execute(
+        "select onceward.set_limit(%s, 20, p_period => '2 seconds', p_weight => 9000000, p_weight_burst => 900000, p_slots => 50)",
+        [LIMIT],
+    )
+    for number in range(20):
+        door.upload(png(f"Glucose {number} mmol/L"))
+    finish(intake, 20)
+    assert provider.refused == 0
+    assert len(provider.began) == 40
+    assert provider.busiest() <= 20
+    assert intake.one("select sum(actual_tokens) from intake.api_calls") == provider.tokens
+    assert intake.one("select ai_tokens_used from intake.user_usage_tracking") == provider.tokens
+    assert (
+        intake.one("select active_requests from intake.api_rate_limits where provider_name = 'openai'") == 0
+    )
+
+
+@pytest.mark.slow
+def test_a_provider_that_allows_less_than_it_says_is_waited_for_and_no_attempt_is_used_up(asked):
+    intake, provider, door = asked(most=3, period=1.0)
+    provider.to_refuse = 2
+    for number in range(3):
+        door.upload(png(f"Glucose {number} mmol/L"))
+    finish(intake, 3)
+    assert provider.refused >= 2
+    assert provider.busiest() <= 3
+    assert intake.one("select max(retry_count) from intake.job_queue") == 0
+    assert intake.one("select sum(actual_tokens) from intake.api_calls") == provider.tokens
+
+
+def test_a_killed_worker_leaks_no_slot_and_no_token(intake, door):
+    intake.clock.pin()
+    door.upload(png())
+    intake.conn.execute(
+        "update intake.api_providers set concurrent_requests = 1 where provider_name = 'embedded'"
+    )
+    intake.conn.execute(
+        "select onceward.set_limit('intake:embedded:extractor', 6000, p_weight => 30000, p_weight_burst => 3000, p_slots => 1)"
+    )
+    limit = "select active_requests, tokens_left from intake.api_rate_limits where provider_name = 'embedded'"
+    whole = intake.all(limit)[0]
+    intake.conn.execute(
+        "select intake.enqueue_pass(id, 1, 500, 'embedded', 'extractor') from intake.shell_files"
+    )
+    # Claimed, and never heard of again.
+    intake.conn.execute(
+        "select c.* from onceward.register_worker('doomed', array['ai_queue']) as w, onceward.claim(w, array['ai_queue'], 5) as c"
+    )
+    assert intake.all(limit)[0] == (1, pytest.approx(whole[1] - 500, abs=1))
+    intake.clock.advance("31 s")
+    intake.drain()
+    assert intake.one("select status from intake.shell_files") == "completed"
+    assert intake.all(limit)[0][0] == 0
+    intake.clock.advance("60 s")
+    assert intake.all(limit)[0][1] == pytest.approx(whole[1], abs=1)
