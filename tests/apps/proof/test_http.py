@@ -112,6 +112,11 @@ def test_an_outside_cron_drives_pipeline_and_monitor__trap_p16(proof, public):
         == 404
     )
     assert public.get("/functions/v1/run-monitor", headers=mine).status_code == 404
+    # What it finds is told, through the ledger.
+    proof.clock.pin()
+    proof.dead_letter(proof.create())
+    public.post("/functions/v1/run-monitor", headers=mine, json={"check": "proof_system_health"})
+    assert proof.one("select count(*) from onceward.deliveries where kind = 'slack'") == 1
 
 
 def test_whoever_guesses_has_to_wait(public):

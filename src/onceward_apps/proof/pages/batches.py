@@ -22,9 +22,9 @@ from onceward.web.layout import Flash
 from onceward.web.query import query_of
 from onceward_apps.proof import bulk, drawing, store
 from onceward_apps.proof.domain import STEPS, Batch, Status
-from onceward_apps.proof.pages import portal
 from onceward_apps.proof.pages.portal import changing, form_of, get_batch, id_of, looking
 from onceward_apps.proof.pages.public import PREFIX
+from onceward_apps.proof.pages.serving import once
 from onceward_apps.proof.settings import Settings
 
 PAGE = 50
@@ -116,8 +116,8 @@ class BatchPages:
             errors["kg_produced"] = "Enter kilograms as a number, as 512.5."
         if not errors:
             async with changing(request) as connection:
-                answer = await portal.once(
-                    connection, f"proof:new-batch:{_key(given['key'])}",
+                answer, _ = await once(
+                    connection, f"proof:new-batch:{_key(given['key'])}", None,
                     lambda: store.call(connection, "select raw_ops.fn_create_batch_v1(%s, %s)", produced, kilograms),
                 )  # fmt: skip
             if answer["success"]:
@@ -151,8 +151,11 @@ class BatchPages:
             return await self._bulk_form(request, text, problem=str(error), status=422)
         if form.checked("create"):
             async with changing(request) as connection:
-                answer = await portal.once(
-                    connection, f"proof:bulk:{_key(form.text('key'))}", lambda: _create(connection, read)
+                answer, _ = await once(
+                    connection,
+                    f"proof:bulk:{_key(form.text('key'))}",
+                    None,
+                    lambda: _create(connection, read),
                 )
             if answer["success"]:
                 said = (
