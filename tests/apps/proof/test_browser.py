@@ -98,11 +98,11 @@ def look_at(page, paths, theme, size):
     """Accessible, and no wider than the window; a picture of each is kept."""
     SHOTS.mkdir(parents=True, exist_ok=True)
     trouble = []
-    for path in paths:
+    for number, path in enumerate(paths):
         page.goto(path)
         page.wait_for_load_state("load")
         name = re.sub(r"[0-9a-f-]{36}|PR-\w+|\W+", "-", path.replace(PAGES, "public")).strip("-")
-        page.screenshot(path=SHOTS / f"proof-{name}.{theme}.{size[0]}.png", full_page=True)
+        page.screenshot(path=SHOTS / f"proof-{number:02}-{name}.{theme}.{size[0]}.png", full_page=True)
         wide = page.evaluate("document.documentElement.scrollWidth")
         if wide > size[0]:
             trouble.append(f"{path}: {wide} px wide")
