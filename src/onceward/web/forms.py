@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncGenerator, Mapping
 from dataclasses import dataclass
 from urllib.parse import parse_qs
 
@@ -82,7 +82,7 @@ async def read_form(request: Request, *, files: bool = False) -> Form:
     return form
 
 
-async def _bounded(request: Request, most: int) -> AsyncIterator[bytes]:
+async def _bounded(request: Request, most: int) -> AsyncGenerator[bytes, None]:
     """The body, as it comes in.  Raises TooLarge."""
     size = 0
     async for chunk in request.stream():

@@ -30,7 +30,7 @@ def pdf(template: Path, data: Mapping[str, Any], *, fonts: Sequence[Path] = ()) 
 
 
 def png(template: Path, data: Mapping[str, Any], *, fonts: Sequence[Path] = (), ppi: float = 72) -> bytes:
-    """The first page as a picture; at 72 pixels per inch, a point of the template is a pixel.  Raises typst.TypstError."""
+    """A template of one page as a picture; at 72 pixels per inch, a point of the template is a pixel.  Raises typst.TypstError."""
     made = typst.compile(
         template,
         root=template.parent,
@@ -39,8 +39,6 @@ def png(template: Path, data: Mapping[str, Any], *, fonts: Sequence[Path] = (), 
         format="png",
         ppi=ppi,
     )
-    if isinstance(made, list):
-        made = made[0]
     assert isinstance(made, bytes)
     return made
 

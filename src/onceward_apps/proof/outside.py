@@ -196,4 +196,6 @@ def retry_after(header: str | None, *, now: datetime) -> float | None:
 
 
 def _first_line(error: BaseException) -> str:
-    return (str(error).strip().splitlines() or [type(error).__name__])[0][:300]
+    line = (str(error).strip().splitlines() or [type(error).__name__])[0][:300]
+    # The template says in words what does not hold.
+    return line.removeprefix("assertion failed: ")

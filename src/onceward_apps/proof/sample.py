@@ -152,7 +152,9 @@ async def _tell(
     if story.outcome == "release":
         _one(connection, "select raw_ops.fn_release_batch_v1(%s)", batch["batch_id"])
     elif story.outcome == "reject":
-        _one(connection, "select raw_ops.fn_reject_batch_v1(%s, 'Salmonella was detected')", batch["batch_id"])
+        _one(
+            connection, "select raw_ops.fn_reject_batch_v1(%s, 'Salmonella was detected')", batch["batch_id"]
+        )
     _decided_at(connection, batch["batch_id"], timedelta(days=max(story.days_ago - 4, 0)))
     connection.execute(
         "insert into raw_ops.proof_page_events (public_batch_id, event, created_at)"
@@ -166,9 +168,7 @@ def _dead_letter(connection: psycopg.Connection[Any], today: date) -> None:
     """A batch whose label cannot be drawn: the worker finds out, and a person decides."""
     _act_as(connection, MAKER)
     connection.execute("update raw_ops.config set value = %s where key = 'default_product_sku'", PUPPY[:1])
-    batch = _one(
-        connection, "select raw_ops.fn_create_batch_v1(%s, 120)", today - timedelta(days=1)
-    )
+    batch = _one(connection, "select raw_ops.fn_create_batch_v1(%s, 120)", today - timedelta(days=1))
     connection.execute("update raw_ops.config set value = %s where key = 'default_product_sku'", PRODUCT[:1])
     assert batch["success"], batch
     _made_at(connection, batch["batch_id"], timedelta(days=1))

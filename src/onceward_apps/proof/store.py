@@ -112,9 +112,7 @@ async def find_batches(
 
 
 async def count_batches(connection: Connection) -> dict[str, int]:
-    found = await rows(
-        connection, "select status, count(*) as batches from raw_ops.batches group by status"
-    )
+    found = await rows(connection, "select status, count(*) as batches from raw_ops.batches group by status")
     return {row.status: row.batches for row in found}
 
 

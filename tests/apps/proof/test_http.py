@@ -33,9 +33,9 @@ def test_a_batch_is_created_by_a_token_that_may_operate(proof, site):
     assert (answer.status_code, answer.json()["batch_code"]) == (201, "PR-260320-001")
     # The record names the token and not the role of the database.
     assert proof.one("select changed_by from raw_ops.batch_status_history") == "token ci"
-    assert proof.all("select kind, actor, entity_id from onceward.audit_log where source = 'application'") == [
-        ("proof.batch_created", "token ci", "PR-260320-001")
-    ]
+    assert proof.all(
+        "select kind, actor, entity_id from onceward.audit_log where source = 'application'"
+    ) == [("proof.batch_created", "token ci", "PR-260320-001")]
 
 
 def test_the_same_idempotency_key_is_the_same_batch(proof, site):
@@ -112,6 +112,11 @@ def test_an_outside_cron_drives_pipeline_and_monitor__trap_p16(proof, public):
         == 404
     )
     assert public.get("/functions/v1/run-monitor", headers=mine).status_code == 404
+    # What it finds is told, through the ledger.
+    proof.clock.pin()
+    proof.dead_letter(proof.create())
+    public.post("/functions/v1/run-monitor", headers=mine, json={"check": "proof_system_health"})
+    assert proof.one("select count(*) from onceward.deliveries where kind = 'slack'") == 1
 
 
 def test_whoever_guesses_has_to_wait(public):
@@ -130,14 +135,20 @@ def test_files_are_public_or_opened_by_a_signed_link__trap_p15(proof, public):
     assert (qr.status_code, qr.headers["content-type"]) == (200, "image/png")
     assert "max-age" in qr.headers["cache-control"]
     label = f"/proof-assets/batch-labels/{batch['batch_code']}.pdf"
-    link = re.search(r"/proof-assets/batch-labels/\S+", proof.mail.kept[0].message.get_body(("plain",)).get_content())[0]
+    link = re.search(
+        r"/proof-assets/batch-labels/\S+", proof.mail.kept[0].message.get_body(("plain",)).get_content()
+    )[0]
     opened = public.get(link)
     assert (opened.status_code, opened.content[:5]) == (200, b"%PDF-")
     assert opened.headers["cache-control"] == "private, no-store"
     forged = re.sub(r"expires=\d+", "expires=99999999999", link)
     for wrong in (label, forged, link[:-1], link.replace("001.pdf", "002.pdf")):
         assert public.get(wrong).status_code == 403, wrong
-    for path in ("qr-codes/../batch-labels/x.pdf", "qr-codes/%2e%2e/proof-link-secret", "..%2f..%2fetc/passwd"):
+    for path in (
+        "qr-codes/../batch-labels/x.pdf",
+        "qr-codes/%2e%2e/proof-link-secret",
+        "..%2f..%2fetc/passwd",
+    ):
         assert public.get(f"/proof-assets/{path}").status_code in {403, 404}, path
 
 
@@ -164,9 +175,7 @@ def test_the_search_cannot_enumerate(proof, public):
     batches = [released(proof) for _ in range(3)]
     # The beginning of an hour, whatever the time is.
     proof.clock.pin(datetime(2026, 11, 16, 12, tzinfo=UTC))
-    answers = [
-        public.get(f"{PAGES}/api/search", params={"code": f"PR-260320-{n:03}"}) for n in range(1, 30)
-    ]
+    answers = [public.get(f"{PAGES}/api/search", params={"code": f"PR-260320-{n:03}"}) for n in range(1, 30)]
     assert [answer.status_code for answer in answers] == [200] * 10 + [429] * 19
     assert answers[-1].headers["retry-after"] == "60"
     # Nor by the form, nor under another name of the browser.
@@ -215,7 +224,9 @@ def test_each_status_has_its_page(proof, public):
     def page(batch):
         return public.get(f"{PAGES}/batch/{batch['public_batch_id']}")
 
-    assert "This batch is undergoing safety testing. Results will be published once verified." in page(held).text
+    assert (
+        "This batch is undergoing safety testing. Results will be published once verified." in page(held).text
+    )
     assert "This batch did not pass our safety requirements." in page(bad).text
     assert "Salmonella was" not in page(bad).text
     text = page(done).text
@@ -242,7 +253,10 @@ def test_the_latest_batch_and_the_sample(proof, public):
         assert (answer.status_code, "Sample" in answer.text) == (200, True)
     done = released(proof)
     latest = public.get(f"{PAGES}/batch/PR-00LATEST")
-    assert (latest.status_code, latest.headers["location"]) == (302, f"{PAGES}/batch/{done['public_batch_id']}")
+    assert (latest.status_code, latest.headers["location"]) == (
+        302,
+        f"{PAGES}/batch/{done['public_batch_id']}",
+    )
     assert done["public_batch_id"] in public.get(f"{PAGES}/").text
 
 

@@ -36,7 +36,9 @@ def upload(ana, path, form, content=PDF, name="report.pdf"):
 
 
 def test_a_batch_is_created_and_shown(proof, ana):
-    answer = ana.post("/proof/batches/new", production_date="2026-03-20", kg_produced="512,5", key=str(uuid4()))
+    answer = ana.post(
+        "/proof/batches/new", production_date="2026-03-20", kg_produced="512,5", key=str(uuid4())
+    )
     text = ana.get(answer.headers["location"])
     assert "PR-260320-001" in text
     assert proof.one("select changed_by from raw_ops.batch_status_history") == "ana"
@@ -46,7 +48,9 @@ def test_a_batch_is_created_and_shown(proof, ana):
 def test_a_form_that_is_sent_twice_creates_one_batch(proof, ana):
     key = str(uuid4())
     first, second = (
-        ana.post("/proof/batches/new", production_date="2026-03-20", kg_produced="5", key=key).headers["location"]
+        ana.post("/proof/batches/new", production_date="2026-03-20", kg_produced="5", key=key).headers[
+            "location"
+        ]
         for _ in range(2)
     )
     assert first == second
@@ -59,7 +63,10 @@ def test_a_form_that_is_sent_twice_creates_one_batch(proof, ana):
         ({"production_date": "soon", "kg_produced": "5"}, "Enter the day of production"),
         ({"production_date": "2026-03-20", "kg_produced": "much"}, "Enter kilograms as a number"),
         ({"production_date": "2026-03-20", "kg_produced": "0"}, "Enter more than 0"),
-        ({"production_date": "2020-03-20", "kg_produced": "5"}, "No active formulation found for date 2020-03-20"),
+        (
+            {"production_date": "2020-03-20", "kg_produced": "5"},
+            "No active formulation found for date 2020-03-20",
+        ),
     ],
 )
 def test_a_batch_that_cannot_be_created_says_why_at_its_field(proof, ana, given, said):
@@ -166,7 +173,9 @@ def test_an_upload_without_end_is_cut_off(proof, ana):
 
 def test_a_name_cannot_lead_out_of_the_storage(proof, ana):
     batch = proof.create()
-    assert upload(ana, page_of(batch) + "/results", results_form(), PDF, "../../../evil.pdf").status_code == 303
+    assert (
+        upload(ana, page_of(batch) + "/results", results_form(), PDF, "../../../evil.pdf").status_code == 303
+    )
     assert [file.parent.name for file in proof.folder.rglob("*.pdf")] == ["lab-reports"]
 
 
@@ -231,7 +240,10 @@ def test_a_dead_letter_is_resolved_only_with_its_assets_or_on_the_record__trap_p
     assert proof.job().state == "resolved_manual"
     assert "No dead letters" in ana.get("/proof/dead-letters")
     after = proof.one("select after from onceward.audit_log where kind = 'proof.job_resolved'")
-    assert (after["asset_check_skipped"], after["missing_assets"]) == (True, ["qr_image_url", "label_pdf_url"])
+    assert (after["asset_check_skipped"], after["missing_assets"]) == (
+        True,
+        ["qr_image_url", "label_pdf_url"],
+    )
     assert "not a dead letter any more" in ana.get(path)
 
 
@@ -281,7 +293,9 @@ def test_lists_are_filtered_and_taken_away(proof, ana):
     assert ana.get(f"/proof/batches?before={last}").count("<tr data-line>") == 2
 
 
-@pytest.mark.parametrize("path", ["/proof/batches", "/proof/questions", "/proof/dead-letters", "/proof/products"])
+@pytest.mark.parametrize(
+    "path", ["/proof/batches", "/proof/questions", "/proof/dead-letters", "/proof/products"]
+)
 def test_the_portal_is_for_those_who_have_signed_in(site, path):
     site.link()
     assert site.visitor(host="ops.example").http.get(path).status_code == 303

@@ -38,5 +38,7 @@ def test_a_worker_makes_their_labels_and_one_is_a_dead_letter(proof):
     states = dict(proof.all("select state, count(*) from raw_ops.proof_jobs group by state"))
     assert states == {"done": 15, "dead_letter": 1}
     assert len(proof.mail.kept) == 15
-    (letter,) = proof.all("select error_category, qr_uploaded, label_generated from raw_ops.proof_partial_completions")
+    (letter,) = proof.all(
+        "select error_category, qr_uploaded, label_generated from raw_ops.proof_partial_completions"
+    )
     assert letter == ("pdf_generation", True, False)

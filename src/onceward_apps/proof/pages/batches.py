@@ -22,9 +22,9 @@ from onceward.web.layout import Flash
 from onceward.web.query import query_of
 from onceward_apps.proof import bulk, drawing, store
 from onceward_apps.proof.domain import STEPS, Batch, Status
-from onceward_apps.proof.pages import portal
 from onceward_apps.proof.pages.portal import changing, form_of, get_batch, id_of, looking
 from onceward_apps.proof.pages.public import PREFIX
+from onceward_apps.proof.pages.serving import once
 from onceward_apps.proof.settings import Settings
 
 PAGE = 50
@@ -58,10 +58,10 @@ class BatchPages:
     def routes(self) -> list[BaseRoute]:
         return [
             Route("/", lambda request: RedirectResponse("/proof/batches", 303)),
-            Route("/batches", self.list),
+            Route("/batches", self.index),
             Route("/batches.csv", self.as_csv),
             Route("/batches/new", self.new, methods=["GET", "POST"]),
-            Route("/batches/bulk", self.bulk, methods=["GET", "POST"]),
+            Route("/batches/bulk", self.many, methods=["GET", "POST"]),
             Route("/batches/{id}", self.show),
             Route("/batches/{id}/qr.png", self.qr),
             Route("/batches/{id}/label.pdf", self.label),
@@ -71,7 +71,7 @@ class BatchPages:
 
     # ------------------------------------------------------------ the list
 
-    async def list(self, request: Request) -> Response:
+    async def index(self, request: Request) -> Response:
         query = query_of(request)
         statuses, text = query.many("status", STATUSES), query.text("q")
         async with looking(request) as look:
@@ -116,8 +116,8 @@ class BatchPages:
             errors["kg_produced"] = "Enter kilograms as a number, as 512.5."
         if not errors:
             async with changing(request) as connection:
-                answer = await portal.once(
-                    connection, f"proof:new-batch:{_key(given['key'])}",
+                answer, _ = await once(
+                    connection, f"proof:new-batch:{_key(given['key'])}", None,
                     lambda: store.call(connection, "select raw_ops.fn_create_batch_v1(%s, %s)", produced, kilograms),
                 )  # fmt: skip
             if answer["success"]:
@@ -138,7 +138,7 @@ class BatchPages:
             shown = {**(given or {"production_date": today, "kg_produced": ""}), "key": str(uuid4())}
             return look.show("new.html", status, given=shown, errors=errors or {}, today=today)
 
-    async def bulk(self, request: Request) -> Response:
+    async def many(self, request: Request) -> Response:
         if request.method != "POST":
             return await self._bulk_form(request, "")
         form = await form_of(request)
@@ -151,11 +151,16 @@ class BatchPages:
             return await self._bulk_form(request, text, problem=str(error), status=422)
         if form.checked("create"):
             async with changing(request) as connection:
-                answer = await portal.once(
-                    connection, f"proof:bulk:{_key(form.text('key'))}", lambda: _create(connection, read)
+                answer, _ = await once(
+                    connection,
+                    f"proof:bulk:{_key(form.text('key'))}",
+                    None,
+                    lambda: _create(connection, read),
                 )
             if answer["success"]:
-                said = f"{len(answer['created'])} batches created. Their labels and emails follow by themselves."
+                said = (
+                    f"{len(answer['created'])} batches created. Their labels and emails follow by themselves."
+                )
                 return layout.back(request, "/proof/batches", Flash(said))
         return await self._preview(request, text, read)
 
@@ -255,9 +260,7 @@ async def _create(connection: store.Connection, read: Sequence[bulk.Row]) -> dic
     """In a savepoint of its own, which a preview goes back to."""
     await connection.execute("savepoint tried")
     given = Jsonb([row.to_json() for row in read])
-    answer: dict[str, Any] = await store.call(
-        connection, "select raw_ops.fn_create_batches_v1(%s)", given
-    )
+    answer: dict[str, Any] = await store.call(connection, "select raw_ops.fn_create_batches_v1(%s)", given)
     return answer
 
 

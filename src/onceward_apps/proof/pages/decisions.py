@@ -102,13 +102,19 @@ class DecisionPages:
             known = {result["parameter"]: result for result in batch["results"]}
             last = batch["results"][-1] if batch["results"] else {}
             head = {
-                name: form.text(name) if form else last.get(name) or look.frame.now.date().isoformat()
+                name: form.text(name)
+                if form
+                else last.get(name) or look.frame.now.date().isoformat()
                 if name == "analysis_date"
                 else last.get(name, "")
                 for name in FIELDS
             }
             rows = [
-                (number, row, _shown(form, number, known.get(row.parameter), USUAL.get(row.parameter, ("", ""))))
+                (
+                    number,
+                    row,
+                    _shown(form, number, known.get(row.parameter), USUAL.get(row.parameter, ("", ""))),
+                )
                 for number, row in enumerate(parameters)
             ]
             return look.show(

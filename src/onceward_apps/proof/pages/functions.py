@@ -2,31 +2,36 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
+import contextlib
+import dataclasses
 from collections.abc import Awaitable, Callable
-from datetime import timedelta
 from typing import Any
-from uuid import uuid4
 
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
-from starlette.responses import JSONResponse, Response
+from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
 from onceward import Onceward
 from onceward.calls import access
-from onceward.calls.runs import begin_run, finish_run
 from onceward.web import secrets
 from onceward.web.api.rates import Rates
 from onceward.web.context import web_of
 from onceward.web.identity import Identity, from_scopes
-from onceward_apps.proof.pages.serving import Program, address_of, connection_as, problem, read_json, shown
+from onceward_apps.proof.pages.serving import (
+    KeyReused,
+    Program,
+    address_of,
+    connection_as,
+    once,
+    problem,
+    read_json,
+    shown,
+)
 from onceward_apps.proof.routes import Answer, Routes
 from onceward_apps.proof.settings import BUCKET, Settings
 
 MOST_BYTES = 16 * 1024
-LEASE = timedelta(minutes=1)
 
 
 class Functions:
@@ -73,14 +78,21 @@ class Functions:
         if key and (len(key) > 200 or not key.isascii() or not key.isprintable()):
             return problem(400, "Idempotency-Key must be 1 to 200 printable characters")
         async with connection_as(request, who) as connection:
-
-            def same() -> Any:
-                return _given(connection)
-
-            routes = Routes(self._app, self._settings, same)
+            routes = Routes(self._app, self._settings, lambda: contextlib.nullcontext(connection))
             if not key:
                 return shown(await routes.create_batch(body))
-            return await _once(connection, key, body, lambda: routes.create_batch(body))
+
+            async def act() -> dict[str, Any]:
+                return dataclasses.asdict(await routes.create_batch(body))
+
+            try:
+                made, is_old = await once(connection, f"http:create-batch:{key}", body, act)
+            except KeyReused:
+                return problem(422, "The Idempotency-Key was used for another request")
+        response = shown(Answer(**made))
+        if is_old:
+            response.headers["idempotent-replayed"] = "true"
+        return response
 
     async def process(self, request: Request) -> Response:
         answer = await Routes(self._app, self._settings).process_proof_jobs(
@@ -119,35 +131,3 @@ async def _operator(request: Request) -> Identity:
     if not who.acts or who.tenant not in {None, "default"}:
         raise HTTPException(403, "Forbidden: create-batch needs the right to operate")
     return who
-
-
-async def _once(
-    connection: Any, key: str, body: object, act: Callable[[], Awaitable[Answer]]
-) -> JSONResponse | Response:
-    """The same key gives the same batch: it is a run key of the engine, kept in the transaction that creates the batch."""
-    from onceward import contrib
-
-    asked = hashlib.sha256(json.dumps(body, sort_keys=True).encode()).hexdigest()
-    name = f"http:create-batch:{key}"
-    begun = await contrib.run_async(
-        connection, begin_run(name, "proof", lease=LEASE, tenant="default", token=uuid4())
-    )
-    if begun.acquired:
-        answer = await act()
-        record = json.dumps({"asked": asked, "status": answer.status, "body": answer.body})
-        await contrib.run_async(connection, finish_run(name, begun.epoch, record, tenant="default"))
-        return shown(answer)
-    kept = begun.result
-    if not isinstance(kept, dict):
-        return problem(
-            409, "The first request with this Idempotency-Key is still running", **{"retry-after": "1"}
-        )
-    if kept["asked"] != asked:
-        return problem(422, "The Idempotency-Key was used for another request")
-    return JSONResponse(kept["body"], kept["status"], headers={"idempotent-replayed": "true"})
-
-
-def _given(connection: Any) -> Any:
-    import contextlib
-
-    return contextlib.nullcontext(connection)

@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 import contextlib
-import json
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator
 from dataclasses import dataclass
-from datetime import timedelta
 from typing import Any
-from uuid import UUID, uuid4
+from uuid import UUID
 
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
 
-from onceward import contrib
-from onceward.calls.runs import begin_run, finish_run
 from onceward.errors import InvalidArgument
 from onceward.web import layout
 from onceward.web.context import identity_of, web_of
@@ -24,7 +20,6 @@ from onceward_apps.proof import store
 from onceward_apps.proof.domain import STEPS
 from onceward_apps.proof.pages.serving import static
 
-LEASE = timedelta(minutes=1)
 # Words and shapes of the engine's chips for the states of the contract.
 JOB_CHIPS = {
     "queued": "ready", "claimed": "running", "done": "done", "failed": "scheduled", "dead_letter": "dead_letter",
@@ -100,21 +95,3 @@ async def get_batch(connection: store.Connection, batch_id: UUID) -> dict[str, A
     if found is None:
         raise HTTPException(404)
     return found
-
-
-async def once(
-    connection: store.Connection, name: str, act: Callable[[], Awaitable[Mapping[str, Any]]]
-) -> dict[str, Any]:
-    """The answer of the first form with this name, however often it is sent: a run key of the engine, in the same transaction."""
-    begun = await contrib.run_async(
-        connection, begin_run(name, "proof", lease=LEASE, tenant="default", token=uuid4())
-    )
-    if begun.acquired:
-        answer = dict(await act())
-        await contrib.run_async(
-            connection, finish_run(name, begun.epoch, json.dumps(answer), tenant="default")
-        )
-        return answer
-    if not isinstance(begun.result, dict):
-        raise HTTPException(409, "the same form is being worked on: reload the page in a moment")
-    return begun.result

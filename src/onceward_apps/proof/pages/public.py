@@ -123,7 +123,9 @@ class PublicPages:
     def _evidence(
         self, request: Request, found: evidence.Evidence, site: dict[str, Any], address: str
     ) -> Response:
-        text = f"{found.product}, batch {found.public_batch_id}: tested by an independent lab, with the results."
+        text = (
+            f"{found.product}, batch {found.public_batch_id}: tested by an independent lab, with the results."
+        )
         subject, body = f"Lab results of {found.product}", f"{text}\n\n{address}"
         return render(
             request, "batch.html", site=site, batch=found, address=address,
@@ -145,7 +147,9 @@ class PublicPages:
             return await self.nothing(request)
         name = f"certificate-{page['public_batch_id']}.pdf"
         response = Response(
-            content, media_type="application/pdf", headers={"content-disposition": f'inline; filename="{name}"'}
+            content,
+            media_type="application/pdf",
+            headers={"content-disposition": f'inline; filename="{name}"'},
         )
         return kept(request, response, seconds=60)
 

@@ -6,22 +6,28 @@ import asyncio
 import contextlib
 import hashlib
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass
+from datetime import timedelta
 from functools import cache
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import HTMLResponse, JSONResponse, Response
 
+from onceward import contrib
+from onceward.calls.runs import begin_run, finish_run
 from onceward.web.context import web_of
 from onceward.web.identity import Actor
 from onceward_apps.proof import store
 from onceward_apps.proof.routes import Answer
 
 STATIC = Path(__file__).parent.parent / "static"
+# Of a run key; it is over with its transaction.
+LEASE = timedelta(minutes=1)
 # How long a body may take to arrive.
 PATIENCE = 10.0
 # Nothing from elsewhere, nothing inline, in no frame.
@@ -81,6 +87,34 @@ async def read_json(request: Request, *, most: int) -> Any:
         raise HTTPException(400, "the request was cut off") from None
     except (ValueError, RecursionError):
         raise HTTPException(400, "the body is not JSON") from None
+
+
+class KeyReused(Exception):
+    """The key stands for another request."""
+
+
+async def once(
+    connection: store.Connection, name: str, asked: object, act: Callable[[], Awaitable[dict[str, Any]]]
+) -> tuple[dict[str, Any], bool]:
+    """The answer of the first request with this name, and whether it was an earlier one: sent twice, it is done once.
+
+    The name is a run key of the engine, kept in the transaction of the effect: there are both of them or neither.
+    Raises KeyReused when something else was asked the first time, and HTTPException while that is under way.
+    """
+    digest = hashlib.sha256(json.dumps(asked, sort_keys=True).encode()).hexdigest()
+    begun = await contrib.run_async(
+        connection, begin_run(name, "proof", lease=LEASE, tenant="default", token=uuid4())
+    )
+    if begun.acquired:
+        answer = await act()
+        record = json.dumps({"asked": digest, "answer": answer})
+        await contrib.run_async(connection, finish_run(name, begun.epoch, record, tenant="default"))
+        return answer, False
+    if not isinstance(begun.result, dict):
+        raise HTTPException(409, "the first request is still running", headers={"retry-after": "1"})
+    if begun.result["asked"] != digest:
+        raise KeyReused(name)
+    return begun.result["answer"], True
 
 
 def problem(status: int, error: str, **headers: str) -> Response:
