@@ -154,7 +154,8 @@ class Place:
     def code_of(self, customer: UUID) -> QrToken:
         """The code of today of a customer, as the database has it."""
         ((jti, *rest),) = self.rows(
-            "select jti, customer_id, service_date, issued_at, expires_at from meals.qr_of_customer(%s)", customer
+            "select jti, customer_id, service_date, issued_at, expires_at from meals.qr_of_customer(%s)",
+            customer,
         )
         return QrToken(jti, *rest)
 
@@ -174,7 +175,9 @@ def form_of(hit) -> dict[str, bytes]:
     """The fields of a form with a file, read by somebody else's parser."""
     head = b"Content-Type: " + hit.headers["content-type"].encode() + b"\r\n\r\n"
     parts = BytesParser(policy=policy.HTTP).parsebytes(head + hit.body).iter_parts()
-    return {part.get_param("name", header="content-disposition"): part.get_payload(decode=True) for part in parts}
+    return {
+        part.get_param("name", header="content-disposition"): part.get_payload(decode=True) for part in parts
+    }
 
 
 def signature(body: bytes, at: int, secret: str = STRIPE) -> str:

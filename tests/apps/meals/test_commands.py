@@ -51,4 +51,7 @@ def test_keys_schema_sample_and_a_worker(onceward_kit, tmp_path):
     # The others of the sample are sent already, wait for their retry, or were given up.
     assert len(list(tmp_path.glob("*.eml"))) == 7
     (link,) = run("onceward_apps.meals", "kiosks", **environ).splitlines()
-    assert link.split() == ["counter-1", f"https://frontiermeals.com/kiosk#{keys['MEALS_KIOSKS'].partition('=')[2]}"]
+    assert link.split() == [
+        "counter-1",
+        f"https://frontiermeals.com/kiosk#{keys['MEALS_KIOSKS'].partition('=')[2]}",
+    ]

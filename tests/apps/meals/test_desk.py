@@ -73,7 +73,10 @@ def test_a_day_is_skipped_and_unskipped(place, ana, jane):
     ana.post(f"/meals/customers/{jane}/unskip?day=2026-11-18")
 
     assert place.rows("select 1 from meals.skips") == []
-    assert audited(place) == [("meals.day_skipped", "ana", "customer"), ("meals.day_unskipped", "ana", "customer")]
+    assert audited(place) == [
+        ("meals.day_skipped", "ana", "customer"),
+        ("meals.day_unskipped", "ana", "customer"),
+    ]
 
 
 def test_a_code_is_sent_again_by_a_person_and_is_the_same_code(place, ana, jane):
@@ -118,7 +121,9 @@ def test_a_browser_becomes_a_counter_by_a_link_that_no_server_sees(place, ana):
 def test_the_calendar_of_the_week_and_its_exceptions(place, ana, jane):
     ana.post("/meals/calendar/day", day="2026-11-26", open="closed", reason="Thanksgiving")
     ana.post("/meals/calendar/day", day="2026-11-28", open="open", reason="Market day")
-    assert place.rows("select meals.is_service_day('2026-11-26'), meals.is_service_day('2026-11-28')") == [(False, True)]
+    assert place.rows("select meals.is_service_day('2026-11-26'), meals.is_service_day('2026-11-28')") == [
+        (False, True)
+    ]
     assert "Thanksgiving" in ana.get("/meals/calendar")
 
     ana.post("/meals/calendar/clear", day="2026-11-26")
@@ -126,8 +131,16 @@ def test_the_calendar_of_the_week_and_its_exceptions(place, ana, jane):
     ana.post("/meals/calendar/day", 400, day="soon", open="closed")
     ana.post("/meals/calendar/week", **{f"d{number}": "1" for number in (1, 2, 3, 4, 6)})
 
-    assert place.rows("select weekday from meals.service_weekdays where is_open order by 1") == [(1,), (2,), (3,), (4,), (6,)]
-    assert place.rows("select meals.is_service_day('2026-11-26'), meals.is_service_day('2026-11-27')") == [(True, False)]
+    assert place.rows("select weekday from meals.service_weekdays where is_open order by 1") == [
+        (1,),
+        (2,),
+        (3,),
+        (4,),
+        (6,),
+    ]
+    assert place.rows("select meals.is_service_day('2026-11-26'), meals.is_service_day('2026-11-27')") == [
+        (True, False)
+    ]
     assert [kind for kind, _, _ in audited(place)] == [
         "meals.day_set", "meals.day_set", "meals.day_cleared", "meals.weekday_set", "meals.weekday_set",
     ]  # fmt: skip
@@ -175,13 +188,23 @@ def test_who_only_reads_sees_no_address_and_changes_nothing(place, site, jane):
         assert "canary" not in eve.get(path), path
     for path in ("/meals/issue", "/meals/kiosks/open", f"/meals/customers/{jane}/code", f"/meals/customers/{jane}/resend",
                  f"/meals/customers/{jane}/skip", "/meals/calendar/week"):  # fmt: skip
-        assert eve.http.post(path, data={"csrf": "x", "kiosk": "Counter 1", "day": "2026-11-18"}).status_code == 403
+        assert (
+            eve.http.post(path, data={"csrf": "x", "kiosk": "Counter 1", "day": "2026-11-18"}).status_code
+            == 403
+        )
     assert audited(place) == []
 
 
 def test_who_is_bound_to_another_tenant_finds_nothing_here(place, site, jane):
     other = site.signed_in("otto", "operator", "bakery")
-    for path in ("/meals/", "/meals/customers", f"/meals/customers/{jane}", "/meals/emails", "/meals/calendar", "/meals/emails.csv"):
+    for path in (
+        "/meals/",
+        "/meals/customers",
+        f"/meals/customers/{jane}",
+        "/meals/emails",
+        "/meals/calendar",
+        "/meals/emails.csv",
+    ):
         other.get(path, 404)
     other.post("/meals/issue", 404)
     other.post(f"/meals/customers/{jane}/skip", 404, day="2026-11-18")
@@ -208,12 +231,19 @@ def test_a_breached_threshold_is_an_alert_and_a_person_may_move_it(place):
     run = "select status, findings from onceward.run_monitor('meals_emails')"
 
     assert place.rows(run) == [("firing", 2)]
-    alerts = place.rows("select key, tenant, summary from onceward.alerts where monitor = 'meals_emails' and closed_at is null order by 1")
-    assert [(key, tenant) for key, tenant, _ in alerts] == [("Abandoned rate", "meals"), ("Retry success rate", "meals")]
+    alerts = place.rows(
+        "select key, tenant, summary from onceward.alerts where monitor = 'meals_emails' and closed_at is null order by 1"
+    )
+    assert [(key, tenant) for key, tenant, _ in alerts] == [
+        ("Abandoned rate", "meals"),
+        ("Retry success rate", "meals"),
+    ]
     assert alerts[0][2] == "Abandoned rate of the email retries is 100.00 %, threshold 1 %"
     assert "joe" not in str(alerts)
 
-    place.rows("select onceward.set_monitor('meals_emails', '{\"abandoned_rate\": null, \"success_rate\": 0}')")
+    place.rows(
+        "select onceward.set_monitor('meals_emails', '{\"abandoned_rate\": null, \"success_rate\": 0}')"
+    )
     assert place.rows(run)[0][0] == "ok"
     assert place.rows("select metric, threshold from meals.email_thresholds where metric like '%rate' order by 1") == [
         ("Abandoned rate", None), ("Retry success rate", 0),
@@ -222,13 +252,17 @@ def test_a_breached_threshold_is_an_alert_and_a_person_may_move_it(place):
     # An upgrade of the schema leaves alone what a person has set.
     place.conn.execute("comment on schema meals is 'older'")
     place.meals.install()
-    assert place.rows("select value from onceward.thresholds where monitor = 'meals_emails' and name = 'abandoned_rate'") == [(None,)]
+    assert place.rows(
+        "select value from onceward.thresholds where monitor = 'meals_emails' and name = 'abandoned_rate'"
+    ) == [(None,)]
 
 
 def test_customers_without_a_code_for_half_an_hour_are_an_alert(place):
     place.customer()
     run = "select status from onceward.run_monitor('meals_service')"
-    is_open = "select severity, summary from onceward.alerts where monitor = 'meals_service' and closed_at is null"
+    is_open = (
+        "select severity, summary from onceward.alerts where monitor = 'meals_service' and closed_at is null"
+    )
     place.rows(run)
     assert place.rows(is_open) == []
     place.clock.advance("31 minutes")
@@ -266,7 +300,11 @@ def test_the_sample_tells_a_story_and_a_second_start_changes_nothing(place, ana)
     assert place.rows("select total_qr_tokens from meals.qr_today") == [(37,)]
     assert place.value("select count(distinct service_date) from meals.qr_tokens") == 10
     assert place.value("select count(*) from meals.redemptions") > 250
-    assert dict(place.rows("select status, count from meals.email_queue_health")) == {"abandoned": 1, "pending": 2, "sent": 34}
+    assert dict(place.rows("select status, count from meals.email_queue_health")) == {
+        "abandoned": 1,
+        "pending": 2,
+        "sent": 34,
+    }
     assert place.rows("select metric from meals.email_thresholds where breached") == [("Abandoned rate",)]
     assert place.rows("select state from onceward.workers where name = 'sample morning'") == [("retired",)]
     for name, status in (("open", 200), ("used", 400), ("expired", 400)):

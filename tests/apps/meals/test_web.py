@@ -11,8 +11,8 @@ import zlib
 import pytest
 from PIL import Image
 
-from onceward_apps.meals.messages import QR_PIXELS
 from onceward_apps.kit import qr
+from onceward_apps.meals.messages import QR_PIXELS
 from tests.apps.meals.place import (
     CRON_HEADERS,
     KIOSK,
@@ -147,10 +147,15 @@ def test_10_1_error_messages_are_words_that_say_what_to_do(place, http, correcti
     assert "Handle must start with @ and be 2-32 characters" in wrong.text
     assert 'value="no at &lt;sign&gt;"' in wrong.text
     # The typing error has not cost the link.
-    assert http.post(f"/handle/update/{correction}", headers=PAGE, data={"newHandle": "@right"}).status_code == 200
+    assert (
+        http.post(f"/handle/update/{correction}", headers=PAGE, data={"newHandle": "@right"}).status_code
+        == 200
+    )
 
     for method in ("GET", "POST"):
-        used = http.request(method, f"/handle/update/{correction}", headers=PAGE, data={"newHandle": "@right"})
+        used = http.request(
+            method, f"/handle/update/{correction}", headers=PAGE, data={"newHandle": "@right"}
+        )
         assert used.status_code == 400
         assert "This link has already been used" in used.text
         assert "in the email that we sent you then" in used.text
@@ -202,7 +207,9 @@ def test_public_pages_set_no_cookie_load_nothing_from_elsewhere_and_are_small(ht
         assert "unsafe" not in policy
         files = re.findall(r'(?:src|href)="([^"]+)"', answer.text)
         assert all(file.startswith("/static/") for file in files if not file.startswith("/kiosk"))
-        total = len(answer.content) + sum(len(http.get(file).content) for file in files if file.startswith("/static/"))
+        total = len(answer.content) + sum(
+            len(http.get(file).content) for file in files if file.startswith("/static/")
+        )
         assert total < 60_000, path
 
 
@@ -211,7 +218,9 @@ def test_public_pages_set_no_cookie_load_nothing_from_elsewhere_and_are_small(ht
 
 def test_a_picture_is_read_for_a_kiosk_and_redeems_nothing(place, http, code):
     photo = io.BytesIO()
-    Image.open(io.BytesIO(qr.png(code, pixels=QR_PIXELS))).convert("RGB").rotate(12, expand=True, fillcolor="white").save(photo, "JPEG")
+    Image.open(io.BytesIO(qr.png(code, pixels=QR_PIXELS))).convert("RGB").rotate(
+        12, expand=True, fillcolor="white"
+    ).save(photo, "JPEG")
 
     for picture in (qr.png(code, pixels=QR_PIXELS), photo.getvalue()):
         assert http.post("/api/qr/read", headers=BEARER, content=picture).json() == {"token": code}
@@ -228,7 +237,11 @@ def test_what_is_no_picture_of_a_code_is_told_so(http, kind):
     def chunk(name: bytes, data: bytes) -> bytes:
         return struct.pack(">I", len(data)) + name + data + struct.pack(">I", zlib.crc32(name + data))
 
-    bomb = b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", struct.pack(">IIBBBBB", 60000, 60000, 8, 0, 0, 0, 0)) + chunk(b"IDAT", zlib.compress(bytes(1000)))
+    bomb = (
+        b"\x89PNG\r\n\x1a\n"
+        + chunk(b"IHDR", struct.pack(">IIBBBBB", 60000, 60000, 8, 0, 0, 0, 0))
+        + chunk(b"IDAT", zlib.compress(bytes(1000)))
+    )
     given = {
         "nothing": b"", "text": b"hello", "blank": blank.getvalue(), "truncated": qr.png("x", pixels=200)[:120], "bomb": bomb,
         "gif": gif.getvalue(), "svg": qr.svg("x").encode(),
@@ -240,7 +253,9 @@ def test_what_is_no_picture_of_a_code_is_told_so(http, kind):
 
 
 def test_the_address_of_the_page_is_as_good_as_the_code_on_it(http, code):
-    answer = http.post("/api/qr/redeem", headers=BEARER, json={"token": f" https://meals.example/today/{code}\n"})
+    answer = http.post(
+        "/api/qr/redeem", headers=BEARER, json={"token": f" https://meals.example/today/{code}\n"}
+    )
 
     assert answer.json()["success"] is True
 
@@ -258,7 +273,9 @@ def test_the_counter_works_without_scripts(place, http, code):
 
 
 def test_telegram_shows_the_picture_of_todays_code(place, code):
-    place.rows("insert into meals.telegram_links (customer_id, chat_id) select id, 77 from meals.customers returning 1")
+    place.rows(
+        "insert into meals.telegram_links (customer_id, chat_id) select id, 77 from meals.customers returning 1"
+    )
 
     place.telegram("/today", update=9)
     place.work()
@@ -270,7 +287,12 @@ def test_telegram_shows_the_picture_of_todays_code(place, code):
 
 def test_no_token_of_a_request_is_in_any_log(place, http, correction, code, log, capfd):
     held = {"correction": correction, "code": code, "guess": "canary-of-a-guess-1", "kiosk": KIOSK}
-    for path in (f"/handle/update/{correction}", f"/handle/update/{held['guess']}", f"/today/{code}", f"/today/{held['guess']}"):
+    for path in (
+        f"/handle/update/{correction}",
+        f"/handle/update/{held['guess']}",
+        f"/today/{code}",
+        f"/today/{held['guess']}",
+    ):
         http.get(path, headers=PAGE)
     done = http.post(f"/handle/update/{correction}", headers=PAGE, data={"newHandle": "@canaryhandle"})
     held["deep"] = deep_token(done.text)
