@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import base64
 from dataclasses import replace
 from datetime import timedelta
+from email import policy
+from email.parser import BytesParser
 
 import pytest
 
@@ -140,6 +143,27 @@ def test_slack_and_telegram_send_what_they_were_given(http_sink):
     assert (chat.path, chat.json) == ("/ops", {"text": "Hi", "blocks": []})
     assert bot.path == "/bot123:token/sendMessage"
     assert bot.json == {"chat_id": 42, "text": "Hello", "parse_mode": "HTML", "disable_notification": True}
+
+
+def test_telegram_sends_a_picture_with_its_caption(http_sink):
+    http_sink.reply = {"ok": True, "result": {"message_id": 99}}
+    picture = bytes(range(256))
+    photo = {"filename": 'a"b.png', "type": "image/png", "content": base64.b64encode(picture).decode()}
+
+    assert send(Telegram("123:token", http_sink.url), {**CHAT, "silent": True, "photo": photo}) == Sent("99")
+
+    (hit,) = http_sink.hits
+    assert hit.path == "/bot123:token/sendPhoto"
+    head = b"Content-Type: " + hit.headers["content-type"].encode() + b"\r\n\r\n"
+    parts = {
+        part.get_param("name", header="content-disposition"): part
+        for part in BytesParser(policy=policy.HTTP).parsebytes(head + hit.body).iter_parts()
+    }
+    fields = {name: part.get_payload(decode=True) for name, part in parts.items()}
+    assert fields == {
+        "chat_id": b"42", "caption": b"Hello", "disable_notification": b"true", "photo": picture,
+    }  # fmt: skip
+    assert (parts["photo"].get_content_type(), parts["photo"].get_filename()) == ("image/png", "photo")
 
 
 def test_a_webhook_that_this_worker_does_not_know_waits(http_sink):

@@ -10,6 +10,8 @@ from psycopg.types.json import Jsonb
 from tests.support.engine import refused
 from tests.support.ledger import MAIL, OPS, Ledger
 
+PHOTO = {"filename": "a.png", "type": "image/png", "content": "aGk="}
+
 
 @pytest.fixture
 def ledger(db):
@@ -116,6 +118,9 @@ def test_a_delivery_can_wait_and_expire(db, ledger):
         ("email", {**MAIL, "text": ["canary"]}, "text of the content must be a text of 1 to"),
         ("slack", {"text": ""}, "text of the content must be a text"),
         ("telegram", {"chat_id": "canary", "text": "x"}, "chat_id of the content must be a number"),
+        ("telegram", {"chat_id": 1, "text": "canary" * 200, "photo": PHOTO}, "text of the content must be a text of 1 to 1024"),
+        ("telegram", {"chat_id": 1, "text": "x", "photo": "canary"}, "photo of the content must have filename, type and content"),
+        ("telegram", {"chat_id": 1, "text": "x", "photo": {**PHOTO, "content": "canary!"}}, "content of the content must be base64"),
         ("webhook", {"url": "ftp://canary.example", "payload": {}}, "url of the content must be an https URL"),
         ("webhook", {"url": "https://canary:canary@example.com/", "payload": {}}, "without user name"),
         ("webhook", {"url": "https://canary.example"}, "payload of the content is missing"),

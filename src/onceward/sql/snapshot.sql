@@ -2415,6 +2415,8 @@ create function onceward.check_after_policy(p_policy text)
   returns void language plpgsql immutable set search_path=pg_catalog, pg_temp;
 create function onceward.check_alerts_to(p_alerts_to jsonb)
   returns void language plpgsql immutable set search_path=pg_catalog, pg_temp;
+create function onceward.check_attachment(p_part jsonb, p_field text)
+  returns void language plpgsql immutable set search_path=pg_catalog, pg_temp;
 create function onceward.check_bloat(p_thresholds jsonb)
   returns TABLE(key text, severity text, value numeric, summary text, detail jsonb) language sql stable set search_path=pg_catalog, pg_temp;
 create function onceward.check_bound_tenant(p_tenant text)

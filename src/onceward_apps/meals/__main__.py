@@ -30,9 +30,7 @@ def main() -> int:
     dsn = resolve_dsn(None)
     upgrade(dsn)
     with Meals(settings, dsn=dsn) as meals:
-        sys.stdout.write(
-            "schema meals is installed\n" if meals.install() else "schema meals is up to date\n"
-        )
+        sys.stdout.write("schema meals is installed\n" if meals.install() else "schema meals is up to date\n")
         if command == "sample":
             sys.stdout.write(f"{sample.fill(meals)} sample customers are new\n")
     return 0

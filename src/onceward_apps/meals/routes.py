@@ -276,7 +276,9 @@ class Routes:
         if not self._is_cron(request):
             return refused(401, "UNAUTHORIZED", "Unauthorized")
         tried: set[UUID] = set()
-        worker = Worker(self._meals.app(watch=tried.add), dsn=self._meals.dsn, lanes=[DELIVERIES], concurrency=20)
+        worker = Worker(
+            self._meals.app(watch=tried.add), dsn=self._meals.dsn, lanes=[DELIVERIES], concurrency=20
+        )
 
         async def work() -> None:
             asyncio.get_running_loop().call_later(CRON_SECONDS, worker.stop)
@@ -373,7 +375,7 @@ def read_picture(picture: bytes) -> str | None:
             grey = opened.convert("L")
     except (OSError, ValueError, SyntaxError, Image.DecompressionBombError):
         return None
-    found = zxingcpp.read_barcodes(grey, formats=zxingcpp.BarcodeFormat.QRCode)
+    found = zxingcpp.read_barcodes(grey, formats=zxingcpp.BarcodeFormats(zxingcpp.BarcodeFormat.QRCode))
     return found[0].text if found else None
 
 

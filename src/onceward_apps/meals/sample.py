@@ -85,13 +85,19 @@ def _person(connection: Connection, place: int, now: datetime, chance: random.Ra
     name = NAMES[place]
     plain = name.lower().replace(" ", ".").replace("ö", "o")
     customer = store.register_customer(
-        connection, _stripe(place), email=f"{plain}@example.com", name=name, handle=f"@{plain.replace('.', '_')}"
+        connection,
+        _stripe(place),
+        email=f"{plain}@example.com",
+        name=name,
+        handle=f"@{plain.replace('.', '_')}",
     )
     status = (
         "past_due" if place in PAST_DUE else "canceled" if place in CANCELED
         else "trialing" if place in TRIALING else "active"
     )  # fmt: skip
-    since = now - timedelta(days=3 if place in TRIALING else chance.randint(20, 300), hours=chance.randint(0, 23))
+    since = now - timedelta(
+        days=3 if place in TRIALING else chance.randint(20, 300), hours=chance.randint(0, 23)
+    )
     store.set_subscription(
         connection, f"sub_sample_{place:02d}", status, now - timedelta(days=2), customer.id
     )
@@ -123,7 +129,8 @@ def _history(connection: Connection, people: list[Person], today: date, chance: 
                 )
                 continue
             _code(connection, person, day, _hour(day, chance) if chance.random() < 0.9 else None, chance)
-    ahead = [today + timedelta(days=days) for days in range(1, 12)]
+    later = (today + timedelta(days=days) for days in range(1, 16))
+    ahead = [day for day in later if day.isoweekday() <= 5]
     for person, day in zip(chance.sample(people, 6), chance.sample(ahead, 6), strict=True):
         connection.execute(
             "insert into meals.skips (customer_id, service_date) values (%s, %s)", [person.id, day]
@@ -178,7 +185,7 @@ def _links(connection: Connection, meals: Meals, people: list[Person]) -> None:
 
 def _today(connection: Connection, meals: Meals, people: list[Person], today: date) -> None:
     """Codes and emails as on any day; should it be a Sunday, it is one on which we cook."""
-    if not connection.execute("select meals.is_service_day(%s)", [today]).fetchone() == (True,):
+    if connection.execute("select meals.is_service_day(%s)", [today]).fetchone() != (True,):
         store.set_service_day(connection, today, True, "Open for a look around")
     for person in people:
         jti = UUID(bytes=hashlib.sha256(f"{person.id}{today}".encode()).digest()[:16], version=4)
@@ -221,7 +228,12 @@ def _trouble(connection: Connection, emails: dict[UUID, int]) -> None:
             if last:
                 outcome, category, message, wait = "sent", None, None, None
             elif place == FAILS_FOR_GOOD:
-                outcome, category, message, wait = "abandoned", "refused", "the server answered 550 5.1.1 to the recipient", None
+                outcome, category, message, wait = (
+                    "abandoned",
+                    "refused",
+                    "the server answered 550 5.1.1 to the recipient",
+                    None,
+                )
             else:
                 outcome, category, message = "retry", "server", "the server answered 503"
                 wait = None if place in WAITS else timedelta(0)

@@ -48,6 +48,7 @@ def section(app: Onceward, meals: Meals) -> Section:
             Link("/meals/customers", "Customers"),
             Link("/meals/emails", "Emails"),
             Link("/meals/calendar", "Calendar"),
+            *([Link("/meals/try", "Try it")] if meals.settings.is_first_look else []),
         ],
         templates=HERE / "templates",
         static=HERE / "static",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import contextlib
 import os
 import secrets
 import tempfile
@@ -40,6 +41,8 @@ class Settings:
     kiosks: Mapping[str, str] = field(repr=False)
     # The Telegram chat that hears of abandoned emails.
     ops_chat: str | None = None
+    # With keys of this machine, for looking around: nobody depends on it.
+    is_first_look: bool = False
 
     def __post_init__(self) -> None:
         secret = {
@@ -60,7 +63,8 @@ class Settings:
 
         With none of them, this is a first look on one machine: keys are made once and kept in a file of its own.
         """
-        if not any(environ.get(name) for name in NEEDED):
+        is_first_look = not any(environ.get(name) for name in NEEDED)
+        if is_first_look:
             environ = {"MEALS_BASE_URL": "http://localhost:8080", **own_keys(), **environ}
         missing = [name for name in NEEDED if not environ.get(name)]
         if missing:
@@ -80,6 +84,7 @@ class Settings:
             cron_secret=environ["CRON_SECRET"],
             kiosks={name: secret for name, _, secret in pairs},
             ops_chat=environ.get("MEALS_OPS_CHAT") or None,
+            is_first_look=is_first_look,
         )
 
 
@@ -104,8 +109,6 @@ def own_keys(folder: Path | None = None) -> dict[str, str]:
         with tempfile.NamedTemporaryFile("w", dir=place.parent, prefix="meals.keys.") as file:
             file.write("".join(f"{name}={value}\n" for name, value in made.items()))
             file.flush()
-            try:
+            with contextlib.suppress(FileExistsError):
                 os.link(file.name, place)
-            except FileExistsError:
-                pass
     return dict(line.split("=", 1) for line in place.read_text().splitlines() if line)

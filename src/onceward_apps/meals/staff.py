@@ -169,7 +169,7 @@ def day(connection: Connection) -> Day:
 
 def redemptions_of(connection: Connection, service_date: date) -> dict[int, int]:
     found = connection.execute("select hour, redemptions from meals.redemptions_of(%s)", [service_date])
-    return {hour: count for hour, count in found.fetchall()}
+    return dict(found.fetchall())
 
 
 def service_days(connection: Connection, first: date, days: int) -> list[ServiceDay]:
@@ -184,7 +184,7 @@ def service_days(connection: Connection, first: date, days: int) -> list[Service
 
 def weekdays(connection: Connection) -> dict[int, bool]:
     found = connection.execute("select weekday, is_open from meals.weekdays()")
-    return {weekday: is_open for weekday, is_open in found.fetchall()}
+    return dict(found.fetchall())
 
 
 def metrics(connection: Connection) -> list[Metric]:
@@ -195,7 +195,9 @@ def metrics(connection: Connection) -> list[Metric]:
 
 def depths(connection: Connection) -> list[Depth]:
     return _rows(
-        connection, Depth, "select status, count, oldest, newest from meals.email_queue_health order by status"
+        connection,
+        Depth,
+        "select status, count, oldest, newest from meals.email_queue_health order by status",
     )
 
 
@@ -209,30 +211,20 @@ def successes(connection: Connection) -> list[Success]:
     )
 
 
-RETRIED: LiteralString = (
-    "select r.id, r.customer_id, c.name, r.email_to, r.template_type, r.attempts, r.max_attempts, r.next_attempt_at, "
-    "       r.last_attempt_at, r.last_error, r.status, r.created_at, r.sent_at, r.delivery_state "
-    "  from meals.email_retry as r left join meals.customer_list as c on c.id = r.customer_id "
-)
-
-
-def retried(connection: Connection, statuses: Sequence[str], limit: int) -> list[Retried]:
+def retried(
+    connection: Connection, statuses: Sequence[str], limit: int, *, only_stuck: bool = False
+) -> list[Retried]:
     """Those that wait for a person first, then those that wait, each the newest first."""
     return _rows(
         connection,
         Retried,
-        RETRIED + "where r.status = any (%s) "
-        "order by array_position(array['abandoned', 'pending', 'sent'], r.status), r.created_at desc, r.id limit %s",
+        "select r.id, r.customer_id, c.name, r.email_to, r.template_type, r.attempts, r.max_attempts, r.next_attempt_at, "
+        "       r.last_attempt_at, r.last_error, r.status, r.created_at, r.sent_at, r.delivery_state "
+        "  from meals.email_retry as r left join meals.customer_list as c on c.id = r.customer_id "
+        " where r.status = any (%s) and (not %s or r.id in (select s.id from meals.stuck_emails as s)) "
+        " order by array_position(array['abandoned', 'pending', 'sent'], r.status), r.created_at desc, r.id limit %s",
         list(statuses),
-        limit,
-    )
-
-
-def stuck(connection: Connection, limit: int) -> list[Retried]:
-    return _rows(
-        connection,
-        Retried,
-        RETRIED + "where r.id in (select s.id from meals.stuck_emails as s) order by r.created_at limit %s",
+        only_stuck,
         limit,
     )
 
@@ -259,7 +251,7 @@ def customers(
 def customer_counts(connection: Connection) -> dict[str, int]:
     """How many customers there are, by the status of their subscription."""
     found = connection.execute("select status, count(*) from meals.customer_list group by status order by 1")
-    return {status: count for status, count in found.fetchall()}
+    return dict(found.fetchall())
 
 
 def customer(connection: Connection, customer_id: UUID) -> CustomerLine | None:

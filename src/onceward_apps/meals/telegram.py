@@ -34,9 +34,7 @@ def answer_update(connection: Connection, messages: Messages, update: TelegramUp
     return outcome
 
 
-def _answer(
-    connection: Connection, update: TelegramUpdate, chat_id: int
-) -> tuple[str, str, QrToken | None]:
+def _answer(connection: Connection, update: TelegramUpdate, chat_id: int) -> tuple[str, str, QrToken | None]:
     """The outcome, what is said, and the code whose picture goes with it."""
     if update.command == "/start" and update.argument:
         outcome, name = store.link_telegram(connection, tokens.digest(update.argument), chat_id)
@@ -49,7 +47,11 @@ def _answer(
 def _today(connection: Connection, chat_id: int) -> tuple[str, str, QrToken | None]:
     found = store.qr_of_chat(connection, chat_id)
     if found is None:
-        return "unknown_chat", "I do not know you yet. Open the link in your email to connect your account.", None
+        return (
+            "unknown_chat",
+            "I do not know you yet. Open the link in your email to connect your account.",
+            None,
+        )
     if found.token is None:
         return "no_code", "You have no meal today, or your QR code is on its way.", None
     if found.used_at is not None:

@@ -8,8 +8,11 @@ from datetime import UTC, datetime
 import pytest
 import structlog
 
+from onceward.web import WebSettings
+from onceward_apps.meals.section import section
 from tests.apps.meals.place import Place
 from tests.deliveries.sinks import HttpSink, MailSink
+from tests.web.conftest import Site
 
 # A Monday in California, at nine in the morning.
 MONDAY = datetime(2026, 11, 16, 17, 0, tzinfo=UTC)
@@ -58,3 +61,23 @@ def log(caplog, monkeypatch):
             monkeypatch.setattr(module, "log", structlog.get_logger(name))
     yield lambda: lines + [record.getMessage() for record in caplog.records if record.name != "mail.log"]
     structlog.configure(**before)
+
+
+class _Books:
+    """What a site needs of a test's database."""
+
+    def __init__(self, place: Place) -> None:
+        self._place = place
+        self.dsn = place.kit.dsn
+
+    def run(self, statement: str, *parameters: object) -> None:
+        self._place.conn.execute(statement, parameters or None)
+
+
+@pytest.fixture
+def site(place):
+    """The system among the engine's pages, on a real server."""
+    sections = [section(place.app, place.meals)]
+    site = Site(_Books(place), WebSettings(dsn=place.kit.dsn, apps=(place.app,), sections=sections))
+    yield site
+    site.close()

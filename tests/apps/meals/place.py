@@ -11,6 +11,8 @@ import re
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from email import policy
+from email.parser import BytesParser
 from typing import Any, Self
 from uuid import UUID
 
@@ -18,6 +20,7 @@ import zxingcpp
 from PIL import Image
 
 from onceward.deliveries import Provider, Smtp, Telegram
+from onceward_apps.meals.domain import QrToken
 from onceward_apps.meals.jobs import register
 from onceward_apps.meals.routes import Answer, Request, Routes
 from onceward_apps.meals.settings import Settings
@@ -143,11 +146,38 @@ class Place:
     def work(self) -> int:
         return self.kit.drain(self.app)
 
+    def work_in_a_thread(self) -> int:
+        """Playwright keeps a loop in the thread of its tests."""
+        with ThreadPoolExecutor(1) as pool:
+            return pool.submit(self.work).result()
+
+    def code_of(self, customer: UUID) -> QrToken:
+        """The code of today of a customer, as the database has it."""
+        ((jti, *rest),) = self.rows(
+            "select jti, customer_id, service_date, issued_at, expires_at from meals.qr_of_customer(%s)",
+            customer,
+        )
+        return QrToken(jti, *rest)
+
     def mails(self, to: str | None = None) -> list[Any]:
         return [mail for mail in self.mail_sink.kept if to is None or mail.to.startswith(to)]
 
     def chats(self) -> list[str]:
-        return [hit.json["text"] for hit in self.chat_sink.kept]
+        """What the bot said; under a picture, its caption."""
+        said = [form_of(hit) if hit.path.endswith("/sendPhoto") else hit.json for hit in self.chat_sink.kept]
+        return [message["caption"].decode() if "caption" in message else message["text"] for message in said]
+
+    def photos(self) -> list[bytes]:
+        return [form_of(hit)["photo"] for hit in self.chat_sink.kept if hit.path.endswith("/sendPhoto")]
+
+
+def form_of(hit) -> dict[str, bytes]:
+    """The fields of a form with a file, read by somebody else's parser."""
+    head = b"Content-Type: " + hit.headers["content-type"].encode() + b"\r\n\r\n"
+    parts = BytesParser(policy=policy.HTTP).parsebytes(head + hit.body).iter_parts()
+    return {
+        part.get_param("name", header="content-disposition"): part.get_payload(decode=True) for part in parts
+    }
 
 
 def signature(body: bytes, at: int, secret: str = STRIPE) -> str:

@@ -19,7 +19,7 @@ from onceward_apps.meals import outside
 from onceward_apps.meals.domain import BadQr, QrExpired, QrKeys, QrToken, parse_handle, trouble_of
 from onceward_apps.meals.sealing import Seal
 from onceward_apps.meals.settings import Settings, new_keys
-from tests.apps.meals.place import SETTINGS, signature
+from tests.apps.meals.place import SETTINGS, at_once, signature
 
 NOON = datetime(2026, 11, 16, 20, 0, tzinfo=UTC)
 TOKEN = QrToken(
@@ -166,11 +166,22 @@ def test_what_is_sealed_shows_nothing_and_opens_with_any_key_of_the_ring():
 
 def test_settings_name_what_is_missing_and_show_no_secret():
     with pytest.raises(ValueError, match="not set: MEALS_QR_KEYS, MEALS_SEAL_KEYS, STRIPE_WEBHOOK_SECRET"):
-        Settings.from_environ({})
+        Settings.from_environ({"CRON_SECRET": "x" * 20})
     environ = {**new_keys(), "STRIPE_WEBHOOK_SECRET": "whsec_" + "x" * 20}
     settings = Settings.from_environ(environ)
     assert [value for value in environ.values() if value in repr(settings)] == []
     assert list(settings.kiosks) == ["counter-1"]
+
+
+def test_without_any_secret_a_machine_has_keys_of_its_own_whoever_comes_first(tmp_path, monkeypatch):
+    monkeypatch.setenv("ONCEWARD_HOME", str(tmp_path))
+
+    made = at_once([lambda: Settings.from_environ({"MEALS_BOT": "testbot"})] * 8)
+
+    assert len({(each.qr_keys, each.seal_keys, each.stripe_secret, each.cron_secret) for each in made}) == 1
+    assert (made[0].base_url, made[0].bot) == ("http://localhost:8080", "testbot")
+    (file,) = tmp_path.iterdir()
+    assert (file.name, file.stat().st_mode & 0o777) == ("meals.keys", 0o600)
 
 
 @pytest.mark.parametrize(

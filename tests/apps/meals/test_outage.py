@@ -7,6 +7,7 @@ from datetime import timedelta
 
 import pytest
 
+from onceward_apps.meals.system import DELIVERIES, LANE
 from tests.apps.meals.conftest import MONDAY
 from tests.apps.meals.mortal import resend
 from tests.apps.meals.place import Place
@@ -48,8 +49,8 @@ def test_five_hours_without_the_provider_and_workers_killed_in_between(place, pr
     for round_ in range(12):
         provider.healed = place.clock.now() >= over
         if round_ in {0, 1}:
-            kills += len(place.kit.crash_worker(TARGET, lanes=["deliveries"], running=2).job_ids) > 0
-        place.kit.drain(place.app, ["deliveries"])
+            kills += len(place.kit.crash_worker(TARGET, lanes=[DELIVERIES], running=2).job_ids) > 0
+        place.kit.drain(place.app, [DELIVERIES])
         waiting = place.value(
             "select max(next_try_at) - onceward.now() from meals.email_ledger where state <> 'sent'"
         )
@@ -70,7 +71,7 @@ def test_the_issuing_worker_killed_again_and_again_leaves_one_token_and_one_emai
     both = "select (select count(*) from meals.qr_tokens), (select count(*) from meals.emails)"
     for _ in range(4):
         client.enqueue("meals.issue_qr", {}, tenant="meals")
-        place.kit.crash_worker(TARGET, lanes=["default"])
+        place.kit.crash_worker(TARGET, lanes=[LANE])
         ((tokens, emails),) = place.rows(both)
         assert tokens == emails
 

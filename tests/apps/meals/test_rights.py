@@ -76,7 +76,7 @@ def test_views_are_for_staff_whatever_their_tenant_and_for_nobody_else(filled):
     views = [name for (name,) in filled.rows(
         "select relname from pg_class where relnamespace = 'meals'::regnamespace and relkind = 'v'"
     )]  # fmt: skip
-    assert len(views) == 14
+    assert len(views) == 17
     for role in ROLES:
         for tenant in ("", "meals", "another"):
             for view in views:
@@ -103,6 +103,11 @@ def test_functions_are_for_the_application(filled):
         "local_time",
         "served_customers",
         "is_service_day",
+        "bound",
+        "customer_calendar",
+        "service_days",
+        "redemptions_of",
+        "weekdays",
     }
     for name, definer, settings, callers in functions:
         short = name.removeprefix("meals.").partition("(")[0]

@@ -57,7 +57,10 @@ class Calendar:
             ]
             for number in changed:
                 self._desk.record(
-                    connection, "meals.weekday_set", ("weekday", NAMES[number - 1]), after={"is_open": wanted[number]}
+                    connection,
+                    "meals.weekday_set",
+                    ("weekday", NAMES[number - 1]),
+                    after={"is_open": wanted[number]},
                 )
             return len(changed)
 
@@ -74,7 +77,10 @@ class Calendar:
             if not store.set_service_day(connection, day, is_open, reason):
                 raise WrongState(f"{spoken(day)} is over", hint="Choose today or a later day.")
             self._desk.record(
-                connection, "meals.day_set", ("service_day", day), after={"is_open": is_open, "reason": reason}
+                connection,
+                "meals.day_set",
+                ("service_day", day),
+                after={"is_open": is_open, "reason": reason},
             )
 
         await self._desk.act(request, change)
@@ -97,4 +103,6 @@ def _day(form: Form, otherwise: str = "") -> date:
     try:
         return date.fromisoformat(text)
     except ValueError:
-        raise InvalidArgument(f"day must be a date, got {text[:40]!r}", hint="Write it as 2026-11-26.") from None
+        raise InvalidArgument(
+            f"day must be a date, got {text[:40]!r}", hint="Write it as 2026-11-26."
+        ) from None

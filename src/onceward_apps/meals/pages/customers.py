@@ -129,7 +129,8 @@ class Customers:
 
         await self._desk.act(request, change)
         return self._back(
-            request, Flash(f"{spoken(day)} is skipped", undo=f"/meals/customers/{customer_id}/unskip?day={day}")
+            request,
+            Flash(f"{spoken(day)} is skipped", undo=f"/meals/customers/{customer_id}/unskip?day={day}"),
         )
 
     async def unskip(self, request: Request) -> Response:
@@ -154,7 +155,10 @@ class Customers:
             again = store.email_count(connection, customer_id, "qr", found.token.issued_at)
             self._desk.meals.messages.qr(connection, found.customer, found.token, again=again)
             self._record(
-                connection, "meals.code_resent", customer_id, after={"service_date": str(found.token.service_date)}
+                connection,
+                "meals.code_resent",
+                customer_id,
+                after={"service_date": str(found.token.service_date)},
             )
 
         await self._desk.act(request, change)
@@ -168,7 +172,10 @@ class Customers:
             found = self._code(connection, customer_id)
             assert found.token is not None
             self._record(
-                connection, "meals.code_shown", customer_id, after={"service_date": str(found.token.service_date)}
+                connection,
+                "meals.code_shown",
+                customer_id,
+                after={"service_date": str(found.token.service_date)},
             )
             return self._desk.meals.keys.sign(found.token)
 
@@ -238,5 +245,3 @@ async def _day(request: Request) -> date:
 
 def _offset(text: str | None) -> int:
     return min(int(text), 1_000_000) if text and text.isdecimal() and len(text) < 9 else 0
-
-

@@ -39,10 +39,12 @@ class Emails:
                 "metrics": staff.metrics(connection),
                 "depths": staff.depths(connection),
                 "successes": staff.successes(connection),
-                "stuck": {line.id for line in staff.stuck(connection, PAGE)},
+                "stuck": {line.id for line in staff.retried(connection, ["pending"], PAGE, only_stuck=True)},
             },
         )
-        return render(request, "emails.html", shown, query=query, chosen=chosen, statuses=STATUSES, page=PAGE, **found)
+        return render(
+            request, "emails.html", shown, query=query, chosen=chosen, statuses=STATUSES, page=PAGE, **found
+        )
 
     async def as_csv(self, request: Request) -> Response:
         mask = masked(request)

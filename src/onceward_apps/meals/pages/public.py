@@ -50,7 +50,9 @@ class Public:
 
     async def api(self, request: Request) -> Response:
         asked = await serving.asked_by(request)
-        return serving.as_json(serving.too_slow() if asked is None else await serving.ask(self._system, asked))
+        return serving.as_json(
+            serving.too_slow() if asked is None else await serving.ask(self._system, asked)
+        )
 
     # ------------------------------------------------------------ correcting a handle
 

@@ -68,9 +68,7 @@ def wants_page(request: Request) -> bool:
 
 def page(request: Request, template: str, status: int = 200, **context: Any) -> Response:
     nonce = request.state.nonce
-    html = web_of(request).templates.get_template(f"meals/{template}").render(
-        nonce=nonce, own=own, **context
-    )
+    html = web_of(request).templates.get_template(f"meals/{template}").render(nonce=nonce, own=own, **context)
     headers = {"content-security-policy": _POLICY.format(nonce=nonce), "cache-control": "no-store"}
     return HTMLResponse(html, status, headers)
 

@@ -13,10 +13,9 @@ from starlette.routing import BaseRoute, Route
 
 from onceward.web import layout, web_of
 from onceward.web.charts import Point
-from onceward.web.context import identity_of
 from onceward.web.forms import read_form
 from onceward.web.layout import Flash
-from onceward_apps.meals import staff
+from onceward_apps.meals import sample, staff
 from onceward_apps.meals.messages import spoken
 from onceward_apps.meals.pages.desk import Desk, check, render
 from onceward_apps.meals.store import Connection
@@ -52,7 +51,7 @@ def standing(connection: Connection, wanted: date | None) -> Standing:
         staff.service_days(connection, day.service_date - timedelta(days=DAYS - 1), DAYS),
         staff.metrics(connection),
         staff.retried(connection, ["abandoned"], 6),
-        staff.stuck(connection, 6),
+        staff.retried(connection, ["pending"], 6, only_stuck=True),
     )
 
 
@@ -65,6 +64,7 @@ class Today:
             Route("/", self.show),
             Route("/issue", self.issue, methods=["POST"]),
             Route("/kiosks/open", self.open_kiosk, methods=["POST"]),
+            Route("/try", self.try_it),
         ]
 
     async def show(self, request: Request) -> Response:
@@ -94,13 +94,35 @@ class Today:
             kiosks=sorted(self._desk.meals.settings.kiosks),
         )
 
+    async def try_it(self, request: Request) -> Response:
+        """Where to click with the sample data; the links are those of sample customers, and only for those who act."""
+        acts = check(request).acts
+        shown, waiting = await self._desk.read(
+            request,
+            lambda connection: [
+                line for line in staff.customers(connection, "", [], 200) if line.today == "issued"
+            ][:1],
+        )
+        links = {
+            name: f"/handle/update/{sample.link_of(self._desk.meals, name)}"
+            for name in ("open", "used", "expired")
+        }
+        return render(
+            request, "try.html", shown, links=links if acts else {}, waiting=waiting,
+            kiosks=sorted(self._desk.meals.settings.kiosks)[:1],
+        )  # fmt: skip
+
     async def issue(self, request: Request) -> Response:
         """A job like that of the schedule: whoever has a code keeps it."""
         who = check(request)
         async with web_of(request).database.acting(who, writes=True) as db:
             job = await self._desk.client.enqueue("meals.issue_qr", {}, connection=db.connection)
             await self._desk.client.record_event(
-                "meals.issue_asked", entity_type="job", entity_id=job.id, job_id=job.id, connection=db.connection
+                "meals.issue_asked",
+                entity_type="job",
+                entity_id=job.id,
+                job_id=job.id,
+                connection=db.connection,
             )
         return layout.back(request, "/meals/", Flash("Codes are being issued to everybody who has none"))
 
@@ -135,7 +157,9 @@ def needs(found: Standing) -> list[Need]:
         )  # fmt: skip
     if found.stuck:
         listed.append(
-            Need(f"{_many(found.stuck)} waiting for more than 6 hours", "/meals/emails?status=pending", "Look")
+            Need(
+                f"{_many(found.stuck)} waiting for more than 6 hours", "/meals/emails?status=pending", "Look"
+            )
         )
     if day.stripe_trouble:
         listed.append(
