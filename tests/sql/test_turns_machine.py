@@ -53,7 +53,9 @@ class Turns(RuleBasedStateMachine):
         self.is_fair = is_fair
         # Without one, higher priorities go first for ever.
         self.max_wait = None if is_patient else MAX_WAIT
-        self.db.call("add_lane", name="default", fair=is_fair, max_wait="0" if is_patient else f"{MAX_WAIT} s")
+        self.db.call(
+            "add_lane", name="default", fair=is_fair, max_wait="0" if is_patient else f"{MAX_WAIT} s"
+        )
         self.waiting: dict = {}
         self.now = self.made = 0
 
