@@ -3,6 +3,8 @@ SHELL := /bin/bash
 
 BIN := .venv/bin
 READY := .venv/.ready
+# What make demo needs is a third of what tests need, and has the same versions.
+RUNNABLE := .venv/.runnable
 # Parallel test processes, and extra arguments for bench, chaos and lock.
 JOBS ?= 2
 ARGS ?=
@@ -18,7 +20,7 @@ ALONE := env -u ONCEWARD_DSN -u PGHOST -u PGHOSTADDR -u PGPORT -u PGSERVICE -u P
 help: ## Show these targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-6s  %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-demo: $(READY) ## Start everything with a sample shop and the four systems, and print a link to the pages; PORT chooses the port
+demo: $(RUNNABLE) ## Start everything with a sample shop and the four systems, and print a link to the pages; PORT chooses the port
 	@$(BIN)/onceward up onceward.samples:app $(SYSTEMS:%=onceward_apps.%.app:app)
 
 test: check ## Run every check, all tests, then the crash tests (about twenty minutes)
@@ -63,22 +65,31 @@ bench: $(READY) ## Measure; ARGS="--json" and others are handed on
 chaos: $(READY) ## Run the long crash tests; counts in ARGS
 	@$(ALONE) $(BIN)/python -m tests.crash.chaos $(ARGS)
 
-lock: $(READY) ## Resolve requirements.lock again; ARGS=--upgrade for newer versions
-	@$(BIN)/uv --no-config pip compile --quiet --universal --python-version 3.11 --fork-strategy fewest \
-		--generate-hashes --no-emit-index-url --no-header --no-annotate \
-		--extra dev $(ARGS) --output-file requirements.lock pyproject.toml
+COMPILE := $(BIN)/uv --no-config pip compile --quiet --universal --python-version 3.11 --fork-strategy fewest \
+	--generate-hashes --no-emit-index-url --no-header --no-annotate
+
+lock: $(READY) ## Resolve the locks again; ARGS=--upgrade for newer versions
+	@$(COMPILE) --extra dev $(ARGS) --output-file requirements.lock pyproject.toml
+	@$(COMPILE) --extra apps --constraint requirements.lock --output-file requirements-demo.lock pyproject.toml tools/build.in
 
 clean: ## Remove the virtual environment, caches and build results
 	@rm -rf .venv .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache build dist
 	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # An environment whose Python has gone is made anew. The package is installed last, without its dependencies:
-# they all come from the lock, which also holds the build backend.
-$(READY): pyproject.toml requirements.lock
+# they all come from a lock, which also holds the build backend.
+define install
 	@python="$$(tools/python.sh)" && \
 	echo "==> .venv with $$("$$python" --version)" && \
 	{ $(BIN)/python -c '' 2>/dev/null || rm -rf .venv; } && \
 	"$$python" -m venv .venv
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r $<
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
 	@touch $@
+endef
+
+$(READY): requirements.lock pyproject.toml
+	$(install)
+
+$(RUNNABLE): requirements-demo.lock pyproject.toml
+	$(install)
