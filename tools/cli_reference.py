@@ -34,6 +34,7 @@ from onceward.model import (
     WorkflowJob,
 )
 from onceward.model_audit import AuditEntry
+from onceward.model_care import AssignmentInfo, CommentInfo
 from onceward.model_limits import BoundInfo, LimitInfo, ShareInfo
 from onceward.model_monitors import (
     AlertInfo,
@@ -203,6 +204,11 @@ SHAPES: dict[str, list[tuple[str, Shape]]] = {
     "onceward run list": [("", (RunInfo, True))],
     "onceward run show": [("", (RunInfo, False))],
     "onceward dead-letter list": [("", (DeadLetterInfo, True)), (" with `--group`", (DeadLetterGroup, True))],
+    "onceward dead-letter comments": [
+        ("", ({"assignments": "array", "comments": "array"}, False)),
+        (", its `assignments`", (AssignmentInfo, True)),
+        (", its `comments`", (CommentInfo, True)),
+    ],
     "onceward dead-letter show": [("as `onceward job show`", ({}, False))],
     "onceward delivery list": [("", (DeliveryInfo, True))],
     "onceward delivery show": [

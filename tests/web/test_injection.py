@@ -47,6 +47,21 @@ def poisoned(db):
         db.fail_step(claim, f"bad {text}", text)
         db.progress(claim, {text: text})
         db.fail(claim, text, error_type=text[:100], traceback=text, permanent=True)
+        # Names of people and of events have no control characters.
+        name = text if text.isprintable() else f"{number}"
+        db.run(
+            "select onceward.comment_dead_letters(task, fingerprint, %s, id), onceward.assign_dead_letters(task, fingerprint, %s)"
+            " from onceward.dead_letters where id = %s",
+            text,
+            name,
+            claim.job_id,
+        )
+        db.run(
+            "select onceward.emit_event(%s, to_jsonb(%s::text), p_made_by => %s)",
+            f"{number} {name}",
+            text,
+            claim.job_id,
+        )
         cancelled = db.enqueue("mail")
         db.cancel(cancelled, text)
         paths += [f"/jobs/{done}", f"/jobs/{claim.job_id}", f"/jobs/{cancelled}"]

@@ -126,3 +126,56 @@ def test_who_is_bound_to_a_tenant_or_only_reads_changes_no_limit(site, db, path)
         assert 'method="post" action="/limits' not in visitor.get("/limits/of/api")
         assert 'method="post" action="/lanes' not in visitor.get("/lanes/default")
     assert db.contents()["limit_private"] == before
+
+
+def test_a_lane_is_made_and_its_sizes_changed(ana, db):
+    made = ana.post("/new-lane", name="mail", max_payload="64KiB", max_result="1MiB", max_wait="", fair="")
+    assert made.headers["location"] == "/lanes/mail"
+    lane = db.run("select * from onceward.lanes where name = 'mail'")[0]
+    assert (lane.max_payload_bytes, lane.max_result_bytes, lane.max_wait, lane.fair) == (
+        65536,
+        1048576,
+        None,
+        False,
+    )
+
+    ana.post("/lanes/mail/caps", max_payload="100000", max_result="512KiB")
+    text = ana.get("/lanes/mail")
+    assert 'name="max_payload" required value="100000"' in text
+    assert 'name="max_result" required value="512KiB"' in text
+    kinds = db.run("select kind, actor from onceward.audit_log where entity_id = 'mail' order by seq")
+    assert [(row.kind, row.actor) for row in kinds] == [("lane.created", "ana"), ("lane.changed", "ana")]
+
+
+@pytest.mark.parametrize(
+    ("fields", "said"),
+    [
+        ({"name": "default"}, "is there already"),
+        ({"name": "no spaces"}, "must be 1 to 100 letters"),
+        ({"name": "mail", "max_payload": "much"}, "must be a size"),
+        ({"name": "mail", "max_payload": "1B"}, "between 1024"),
+    ],
+)
+def test_a_lane_that_cannot_be_made_says_why_and_keeps_what_was_typed(ana, db, fields, said):
+    text = ana.post("/new-lane", 400, **fields).text
+
+    assert said in text
+    assert f'value="{fields["name"]}"' in text
+    assert db.value("select count(*) from onceward.lanes") == 1
+
+
+def test_who_is_bound_to_a_tenant_makes_no_lane(site, db):
+    site.signed_in("kim", "operator", "acme").post("/new-lane", 403, name="mail")
+
+
+def test_the_page_of_a_limit_draws_its_day(ana, db):
+    limit(db, "bank", slots=2)
+    assert "come back in a few" in ana.get("/limits/of/bank")
+    for _ in range(3):
+        db.call("tidy")
+        db.clock.advance("1 minute")
+
+    text = ana.get("/limits/of/bank")
+    assert 'aria-label="What was left of bank"' in text
+    assert "100% left, 0 waiting" in text
+    assert "What was left in the last hour" in ana.get("/limits")

@@ -39,7 +39,7 @@ READS = (
 class Timed:
     """One address: milliseconds of each answer, rising, and of the web process' own work for one."""
 
-    path: str
+    name: str
     took: list[float]
     processor: float
 
@@ -48,7 +48,7 @@ class Timed:
 
     def __str__(self) -> str:
         return (
-            f"{self.path}: p50 {self.percentile(0.5):.0f} ms, p95 {self.percentile(0.95):.0f} ms, "
+            f"{self.name}: p50 {self.percentile(0.5):.0f} ms, p95 {self.percentile(0.95):.0f} ms, "
             f"own work {self.processor:.0f} ms"
         )
 
@@ -59,8 +59,8 @@ def pages(bench: Bench, name: str) -> Figures:
         fill(stage, archived=bench.sizes.archived_jobs, live=bench.sizes.live_jobs)
         with served(stage) as (client, pid):
             found = [
-                timed(client, path, pid, times=bench.sizes.page_reads)
-                for path in [*PAGES, *_of_ids(stage), *(f"/api/v1{path}" for path in READS), "/metrics"]
+                timed(client, path, pid, name=name, times=bench.sizes.page_reads)
+                for name, path in _addresses(stage).items()
             ]
     found.sort(key=lambda each: -each.percentile(0.95))
     bench.notes.extend(str(each) for each in found)
@@ -99,7 +99,7 @@ def served(stage: Stage) -> Iterator[tuple[httpx.Client, int]]:
         child.kill()
 
 
-def timed(client: httpx.Client, path: str, pid: int, *, times: int) -> Timed:
+def timed(client: httpx.Client, path: str, pid: int, *, name: str, times: int) -> Timed:
     """After one that does not count: plans, templates and caches as in a process that has been running."""
     _read(client, path)
     took, before = [], processor_seconds(pid)
@@ -107,7 +107,7 @@ def timed(client: httpx.Client, path: str, pid: int, *, times: int) -> Timed:
         began = time.perf_counter()
         _read(client, path)
         took.append((time.perf_counter() - began) * 1000)
-    return Timed(path, sorted(took), (processor_seconds(pid) - before) * 1000 / times)
+    return Timed(name, sorted(took), (processor_seconds(pid) - before) * 1000 / times)
 
 
 def _read(client: httpx.Client, path: str) -> None:
@@ -116,20 +116,18 @@ def _read(client: httpx.Client, path: str) -> None:
         raise RuntimeError(f"{path} answered {answer.status_code}")
 
 
-def _of_ids(stage: Stage) -> list[str]:
-    """Pages of one thing each."""
-    return [
-        address
-        for statement in (
-            "select '/jobs/' || id from onceward.job_private where state = 'ready' limit 1",
-            "select '/jobs/' || id from onceward.job_private where state = 'dead_letter' limit 1",
-            "select '/jobs/' || id from onceward.job_private where state = 'blocked' limit 1",
-            "select '/jobs/' || id from onceward.job_private where state = 'running' limit 1",
-            "select '/jobs/' || job_id from onceward.step_private limit 1",
-            "select '/deliveries/' || id from onceward.delivery_private where state = 'uncertain' limit 1",
-            "select '/schedules/' || id from onceward.schedule_private limit 1",
-            "select '/alerts/' || id from onceward.alert_private where closed_at is null limit 1",
-            "select '/audit/' || max(seq) from onceward.audit_private",
-        )
-        if (address := stage.query(statement))
-    ]
+def _addresses(stage: Stage) -> dict[str, str]:
+    """What is asked, by what it is called: pages of one thing each, by the thing."""
+    of_one = {
+        "/jobs/(ready)": "select '/jobs/' || id from onceward.job_private where state = 'ready' limit 1",
+        "/jobs/(dead letter)": "select '/jobs/' || id from onceward.job_private where state = 'dead_letter' limit 1",
+        "/jobs/(blocked)": "select '/jobs/' || id from onceward.job_private where state = 'blocked' limit 1",
+        "/jobs/(running)": "select '/jobs/' || id from onceward.job_private where state = 'running' limit 1",
+        "/jobs/(with steps)": "select '/jobs/' || job_id from onceward.step_private limit 1",
+        "/deliveries/(uncertain)": "select '/deliveries/' || id from onceward.delivery_private where state = 'uncertain' limit 1",
+        "/schedules/(one)": "select '/schedules/' || id from onceward.schedule_private limit 1",
+        "/alerts/(open)": "select '/alerts/' || id from onceward.alert_private where closed_at is null limit 1",
+        "/audit/(last)": "select '/audit/' || max(seq) from onceward.audit_private",
+    }
+    plain = [*PAGES, *(f"/api/v1{path}" for path in READS), "/metrics"]
+    return {path: path for path in plain} | {name: stage.query(find) for name, find in of_one.items()}
