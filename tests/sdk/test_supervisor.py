@@ -112,6 +112,7 @@ def test_a_worker_that_was_let_in_once_comes_back_when_its_password_is_valid_aga
         log_line(child, "connection_lost")
         assert child.poll() is None
         gate.refuses = False
+        log_line(child, "connection_restored")
         assert client.wait(client.enqueue(stage.echo, {"text": "back"})) == "back"
 
 

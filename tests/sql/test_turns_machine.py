@@ -10,7 +10,7 @@ from collections import Counter
 from dataclasses import dataclass
 
 import pytest
-from hypothesis import settings
+from hypothesis import Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import (
     RuleBasedStateMachine,
@@ -75,6 +75,14 @@ class Turns(RuleBasedStateMachine):
         self.db.clock.advance(f"{seconds} s")
         self.now += seconds
 
+    @rule(tenant=st.sampled_from(TENANTS), count=st.integers(4, 12), most=st.integers(4, 20))
+    def pass_over(self, tenant, count, most):
+        """What chance alone seldom brings about: jobs that have waited too long, and a crowd before them."""
+        self.enqueue(tenant, -1, count)
+        self.advance(MAX_WAIT + 1)
+        self.enqueue(tenant, 2, 30)
+        self.claim(most)
+
     @precondition(lambda self: self.waiting)
     @rule(most=st.integers(1, 20))
     def claim(self, most):
@@ -86,7 +94,10 @@ class Turns(RuleBasedStateMachine):
             self.check_turns(taken, most)
 
     def check_order(self, taken):
-        """Only who has waited too long goes before those of higher priority: a quarter of a tenant's jobs, or one."""
+        """Only who has waited too long goes before those of higher priority: a quarter of a tenant's jobs, rounded up.
+
+        A claim that takes turns asks a line up to three times, and each of them is rounded.
+        """
         left = list(self.waiting.values())
         early = [job for job in taken if any(other.stands_before(job) for other in left)]
         for job in early:
@@ -96,19 +107,21 @@ class Turns(RuleBasedStateMachine):
             assert not any(other.priority == job.priority for other in left if other.stands_before(job))
         share = Counter(job.tenant for job in taken)
         for tenant, count in Counter(job.tenant for job in early).items():
-            assert count <= share[tenant] / 4 + 1
+            assert count <= share[tenant] / 4 + (3 if self.is_fair else 1)
 
     def check_turns(self, taken, most):
-        """Of two tenants who have more, neither has got more than one job more than the other."""
+        """Who has more waiting has got nearly as much as any other: shares are rounded up, and the last in turn gets the rest."""
         got = Counter(job.tenant for job in taken)
         unserved = {job.tenant for job in self.waiting.values()}
         if len(taken) == most:
             for tenant in unserved:
-                assert all(got[tenant] + 1 >= got[other] for other in TENANTS)
+                assert all(got[tenant] + len(TENANTS) >= got[other] for other in TENANTS)
 
 
 def test_turns_and_priorities_are_kept(onceward_server):
     Turns.server = onceward_server
-    run_state_machine_as_test(
-        Turns, settings=settings(max_examples=25, stateful_step_count=14, deadline=None, database=None)
+    # A failure is short enough to read as it is; to shrink it would take minutes.
+    chosen = settings(
+        max_examples=15, stateful_step_count=10, deadline=None, database=None, phases=[Phase.generate]
     )
+    run_state_machine_as_test(Turns, settings=chosen)

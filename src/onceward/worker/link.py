@@ -36,6 +36,8 @@ class Link:
         self._pause = FIRST_PAUSE
         self._prepare_after: int | None = 3
         self._was_open = False
+        # What was done last has failed for want of the database; set by the worker, which tells when that is over.
+        self.in_trouble = False
 
     @property
     def _user(self) -> str | None:

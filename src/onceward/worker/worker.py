@@ -320,10 +320,14 @@ class Worker:
     async def _guarded(self, action: Action, link: Link) -> None:
         try:
             await action(link)
+            if link.in_trouble:
+                link.in_trouble = False
+                log.info("connection_restored", worker=str(self.id))
         except asyncio.CancelledError:
             raise
         except Exception as error:
             if is_connection_trouble(error) or is_busy(error):
+                link.in_trouble = True
                 log.warning(
                     "connection_lost", worker=str(self.id), error=str(error).strip() or type(error).__name__
                 )
