@@ -42,6 +42,19 @@ def hostile(make: Callable[[], Made]) -> Callable[[], Made]:
     return make
 
 
+def packed(megabytes: int, before: bytes = b"") -> bytes:
+    """What unpacks to so many megabytes of spaces behind some bytes, made without having them all at once."""
+    space = b" " * (1 << 20)
+    engine = zlib.compressobj(9, zlib.DEFLATED, -15)
+    head = engine.compress(before) + engine.flush(zlib.Z_FULL_FLUSH)
+    # After a full flush nothing refers back: the same bytes can stand there again and again.
+    block = engine.compress(space) + engine.flush(zlib.Z_FULL_FLUSH)
+    check = zlib.adler32(before)
+    for _ in range(megabytes):
+        check = zlib.adler32(space, check)
+    return b"\x78\xda" + head + block * megabytes + engine.flush() + struct.pack(">I", check)
+
+
 # --- PDF
 
 
@@ -126,7 +139,7 @@ def pdf_password() -> Made:
 def pdf_bomb() -> Made:
     def edit(pdf: pikepdf.Pdf) -> None:
         stream = pdf.make_stream(b"")
-        stream.write(zlib.compress(bytes(100_000_000), 9), filter=Name.FlateDecode)
+        stream.write(packed(100), filter=Name.FlateDecode)
         pdf.pages[0].obj.Contents = stream
 
     return "a.pdf", blank(edit), {"bomb"}
@@ -136,8 +149,8 @@ def pdf_bomb() -> Made:
 def pdf_bomb_packed_twice() -> Made:
     def edit(pdf: pikepdf.Pdf) -> None:
         stream = pdf.make_stream(b"")
-        packed = zlib.compress(zlib.compress(bytes(100_000_000), 9), 9)
-        stream.write(packed, filter=Array([Name.FlateDecode, Name.FlateDecode]))
+        twice = zlib.compress(packed(100), 9)
+        stream.write(twice, filter=Array([Name.FlateDecode, Name.FlateDecode]))
         pdf.pages[0].obj.Contents = stream
 
     return "a.pdf", blank(edit), {"bomb"}
@@ -146,10 +159,10 @@ def pdf_bomb_packed_twice() -> Made:
 @hostile
 def pdf_bomb_of_many_streams() -> Made:
     def edit(pdf: pikepdf.Pdf) -> None:
-        packed = zlib.compress(bytes(50_000_000), 9)
+        content = packed(50)
         for number in range(8):
             stream = pdf.make_stream(b"")
-            stream.write(packed, filter=Name.FlateDecode)
+            stream.write(content, filter=Name.FlateDecode)
             pdf.pages[0].obj[f"/X{number}"] = stream
 
     return "a.pdf", blank(edit), {"bomb"}
@@ -159,11 +172,11 @@ def pdf_bomb_of_many_streams() -> Made:
 def pdf_bomb_in_an_object_stream() -> Made:
     # The catalogue lies in a packed stream of 600 MB, which a reader unpacks before it knows anything.
     body = b"1 0 2 37 " + b"<</Type/Catalog/Pages 2 0 R>>        " + b"<</Type/Pages/Count 0/Kids[]>>"
-    packed = zlib.compress(body + b" " * 600_000_000, 9)
+    content = packed(600, body)
     out = b"%PDF-1.5\n"
     at = len(out)
-    out += b"3 0 obj<</Type/ObjStm/N 2/First 9/Filter/FlateDecode/Length %d>>stream\n" % len(packed)
-    out += packed + b"\nendstream endobj\n"
+    out += b"3 0 obj<</Type/ObjStm/N 2/First 9/Filter/FlateDecode/Length %d>>stream\n" % len(content)
+    out += content + b"\nendstream endobj\n"
     table = len(out)
     rows = b"".join(
         struct.pack(">BIH", *row) for row in ((0, 0, 65535), (2, 3, 0), (2, 3, 1), (1, at, 0), (1, table, 0))
@@ -252,8 +265,8 @@ def pdf_of_rubbish() -> Made:
 @hostile
 def pdf_and_zip() -> Made:
     archive = io.BytesIO()
-    with zipfile.ZipFile(archive, "w") as packed:
-        packed.writestr("run.sh", "echo")
+    with zipfile.ZipFile(archive, "w") as inside:
+        inside.writestr("run.sh", "echo")
     return "a.pdf", blank() + archive.getvalue(), {"polyglot"}
 
 
@@ -292,8 +305,8 @@ def jpeg_and_pdf() -> Made:
 @hostile
 def jpeg_and_zip() -> Made:
     archive = io.BytesIO()
-    with zipfile.ZipFile(archive, "w") as packed:
-        packed.writestr("run.class", bytes(100))
+    with zipfile.ZipFile(archive, "w") as inside:
+        inside.writestr("run.class", bytes(100))
     return "a.jpg", picture("JPEG") + archive.getvalue(), {"polyglot"}
 
 
@@ -323,7 +336,7 @@ def png_bomb() -> Made:
 def png_of_text() -> Made:
     # A packed remark of 100 MB in a picture of one pixel.
     plain = _png(1, 1, zlib.compress(b"\0\0"))
-    text = _chunk(b"zTXt", b"Comment\0\0" + zlib.compress(b" " * 100_000_000, 9))
+    text = _chunk(b"zTXt", b"Comment\0\0" + packed(100))
     return "a.png", plain[:33] + text + plain[33:], {"malformed", "memory_limit", "bomb"}
 
 

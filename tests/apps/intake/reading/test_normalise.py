@@ -65,6 +65,8 @@ def test_a_bound_stays_a_bound():
         ({"name": "Potassium", "value": "4.1", "unit": None}, "missing_unit"),
         ({"name": "Potassium", "value": "4.1", "unit": "furlongs"}, "unknown_unit"),
         ({"name": "Potassium", "value": "4.1", "unit": "kg"}, "unexpected_unit"),
+        ({"name": "Potasslum", "value": "4.1", "unit": "mmol/L"}, None),
+        ({"name": "Potassiun", "value": "4.1", "unit": "mmol/L"}, "inexact_name"),
         ({"name": "Unobtainium", "value": "4.1", "unit": "mmol/L"}, "unknown_name"),
         ({"name": "Potassium", "value": "4.1", "unit": "mmol/L", "confidence": 0.5}, "low_confidence"),
         ({"name": "Potassium", "value": "4.1", "unit": "mmol/L", "date": "99.99.2024"}, "unreadable_date"),
@@ -72,7 +74,7 @@ def test_a_bound_stays_a_bound():
     ],
 )
 def test_what_somebody_should_look_at_is_said(given, doubt):
-    assert normal(**given).doubts == (doubt,)
+    assert normal(**given).doubts == ((doubt,) if doubt else ())
 
 
 @pytest.mark.parametrize(
@@ -158,6 +160,10 @@ def test_no_name_is_taken_for_another_that_is_nearly_the_same():
     assert lexicon.conditions().code("Hypothyroidism") == "hypothyroidism"
     assert lexicon.medications().code("Prednisone") != lexicon.medications().code("Prednisolone")
     assert lexicon.measured().at(["Hämogloben", "1"]).code == "hemoglobin"
+    # One letter from either of two: nobody guesses.
+    both = lexicon.Lexicon({"a": ["abcdefgx"], "b": ["abcdefgy"]})
+    assert both.code("abcdefgz") is None
+    assert both.code("abcdefgx") == "a"
 
 
 def entry(kind="lab_report", confidence=0.95, **facts):
