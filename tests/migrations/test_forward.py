@@ -21,7 +21,7 @@ OUT = {
     "0007_expand_audit.sql": "fbdf8f39dc5c2deb",
     "0008_expand_monitors.sql": "8086046d5dee3c44",
     "0009_expand_web.sql": "c8ef1fca52e1ff95",
-    "0011_expand_care.sql": "4e7807ec20e0a6ca",
+    "0010_expand_care.sql": "4e7807ec20e0a6ca",
 }
 
 
