@@ -119,7 +119,7 @@ def test_tries_and_timeouts_are_those_of_the_table():
 @pytest.mark.parametrize(
     ("environ", "message"),
     [
-        ({}, "COPACKER_EMAIL is not set"),
+        ({"ONCEWARD_EMAIL": "smtp://mail.example"}, "COPACKER_EMAIL is not set"),
         ({"COPACKER_EMAIL": "a@b.c", "PROOF_RENDERER": "chrome"}, "must be typst or browserless"),
         ({"COPACKER_EMAIL": "a@b.c", "PROOF_RENDERER": "browserless"}, "BROWSERLESS_API_KEY is not set"),
         ({"COPACKER_EMAIL": "a@b.c", "PROOF_STORAGE_URL": "s3://bucket"}, "PROOF_LINK_SECRETS is not set"),

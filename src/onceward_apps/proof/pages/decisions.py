@@ -101,14 +101,8 @@ class DecisionPages:
             parameters = await store.lab_parameters(look.connection)
             known = {result["parameter"]: result for result in batch["results"]}
             last = batch["results"][-1] if batch["results"] else {}
-            head = {
-                name: form.text(name)
-                if form
-                else last.get(name) or look.frame.now.date().isoformat()
-                if name == "analysis_date"
-                else last.get(name, "")
-                for name in FIELDS
-            }
+            today = {"analysis_date": look.frame.now.date().isoformat()}
+            head = {name: form.text(name) if form else last.get(name, today.get(name, "")) for name in FIELDS}
             rows = [
                 (
                     number,

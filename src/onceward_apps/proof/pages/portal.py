@@ -16,6 +16,7 @@ from onceward.errors import InvalidArgument
 from onceward.web import layout
 from onceward.web.context import identity_of, web_of
 from onceward.web.forms import Form, read_form
+from onceward.web.identity import Identity
 from onceward_apps.proof import store
 from onceward_apps.proof.domain import STEPS
 from onceward_apps.proof.pages.serving import static
@@ -64,7 +65,7 @@ async def changing(request: Request) -> AsyncIterator[store.Connection]:
         yield db.connection
 
 
-def _insider(request: Request) -> Any:
+def _insider(request: Request) -> Identity:
     who = identity_of(request)
     if who.tenant not in {None, "default"}:
         raise HTTPException(404)
