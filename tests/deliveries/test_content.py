@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from onceward.deliveries import Attachment, NotSent, Outbox, Sent
-from onceward.deliveries.content import email, target
+from onceward.deliveries.content import email, target, telegram
 from onceward.deliveries.message import build
 from onceward.errors import InvalidArgument, PayloadTooLarge
 from tests.deliveries.conftest import MAIL, outgoing, send
@@ -49,6 +49,15 @@ def test_anything_but_one_recipient_is_refused_without_repeating_it(to):
 def test_bad_fields_are_refused_without_repeating_them(wrong):
     with pytest.raises(InvalidArgument) as raised:
         email({**GIVEN, **wrong})
+    assert "canary" not in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    "photo", [b"canary", "canary", Attachment("canary\n.png", b""), Attachment("a", "canary")]
+)
+def test_a_photo_that_is_none_is_refused_without_repeating_it(photo):
+    with pytest.raises(InvalidArgument) as raised:
+        telegram({"chat_id": 42, "text": "Hi", "photo": photo})
     assert "canary" not in str(raised.value)
 
 

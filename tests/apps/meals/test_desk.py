@@ -268,7 +268,7 @@ def test_customers_without_a_code_for_half_an_hour_are_an_alert(place):
     place.clock.advance("31 minutes")
     place.rows(run)
 
-    assert place.rows(is_open) == [("critical", "1 customers eat today and have no QR code")]
+    assert place.rows(is_open) == [("critical", "customers who eat today and have no QR code: 1")]
     place.cron("issue-qr")
     place.rows(run)
     assert place.rows(is_open) == []

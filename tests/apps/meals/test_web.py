@@ -105,6 +105,17 @@ def test_forged_calls_are_refused_and_change_nothing(place, http, code):
     assert http.post("/api/qr/redeem", headers=BEARER, json={"token": code}).json()["success"] is True
 
 
+def test_the_crons_of_places_without_a_worker_issue_and_send(place, http):
+    place.customer()
+
+    issued = http.post("/api/cron/issue-qr", headers=CRON_HEADERS)
+    sent = http.post("/api/cron/process-email-retry", headers=CRON_HEADERS)
+
+    assert (issued.status_code, issued.json()["issued"]) == (200, 1)
+    assert sent.json() == {"processed": 1, "sent": 1, "failed": 0, "abandoned": 0}
+    assert len(place.mails()) == 1
+
+
 def test_a_body_that_is_too_large_is_not_read_to_its_end(http):
     answer = http.post("/api/handle/consume", content=b"x" * 2_000_000)
 

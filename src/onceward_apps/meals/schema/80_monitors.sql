@@ -17,17 +17,17 @@ create or replace function meals.check_service(p_thresholds jsonb)
   language sql stable
   set search_path = pg_catalog, pg_temp
 as $$
-  select 'missing codes', format('%s customers eat today and have no QR code', count(*)), count(*),
+  select 'missing codes', format('customers who eat today and have no QR code: %s', count(*)), count(*),
          case when count(*) > (p_thresholds ->> 'missing')::numeric then 'critical' end, 'meals'
     from meals.qr_missing
    -- Before the schedule has begun its day, everybody is without.
    where extract(hour from onceward.now() at time zone meals.zone()) >= 6
   union all
-  select 'stripe', format('%s events of Stripe could not be used: somebody may have paid without being served', count(*)), count(*),
+  select 'stripe', format('events of Stripe that could not be used, so that somebody may have paid without being served: %s', count(*)), count(*),
          case when count(*) > (p_thresholds ->> 'stripe')::numeric then 'warning' end, 'meals'
     from meals.stripe_trouble
   union all
-  select 'duplicates', format('%s customers have more than one QR code today', count(*)), count(*),
+  select 'duplicates', format('customers who have more than one QR code today: %s', count(*)), count(*),
          case when count(*) > 0 then 'critical' end, 'meals'
     from meals.qr_duplicates
 $$;
