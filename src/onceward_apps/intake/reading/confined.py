@@ -86,18 +86,18 @@ def run(task: str, limits: Limits, **arguments: Any) -> Iterator[Frame]:
 
 
 def _frame(stream: IO[bytes]) -> Frame | None:
-    """The next frame; None when the stream ends, also in the middle of one."""
+    """The next frame; None when the stream ends, also in the middle of one, or holds something else."""
     head = stream.read(HEADER.size)
     if len(head) < HEADER.size:
         return None
     (length,) = HEADER.unpack(head)
     if length > MAX_HEADER:
         return None
-    text = stream.read(length)
-    if len(text) < length:
+    try:
+        header = json.loads(stream.read(length))
+        size = int(header["size"])
+    except (ValueError, TypeError, KeyError):
         return None
-    header = json.loads(text)
-    size = int(header.get("size", 0))
     if not 0 <= size <= MAX_BLOB:
         return None
     blob = stream.read(size)

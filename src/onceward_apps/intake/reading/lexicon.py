@@ -101,19 +101,23 @@ class Lexicon:
             found = near[0]
         return found
 
+    def is_exact(self, name: str) -> bool:
+        """Whether a name stands in the table as it is, look-alike letters apart."""
+        return fold(name) in self._exact
+
     def _near(self, piece: str) -> tuple[str, float] | None:
         if len(piece) < _ONE_OFF:
             return None
         allowed = 2 if len(piece) >= _TWO_OFF else 1
-        best: tuple[str, float] | None = None
+        near: dict[int, set[str]] = {}
         for key, code in self._long:
             # The first letter is right: OCR seldom errs there, and it tells one ending from another.
             if key[0] != piece[0] or abs(len(key) - len(piece)) > allowed:
                 continue
-            off = distance(key, piece, allowed)
-            if off <= allowed and (best is None or 1 - 0.1 * off > best[1]):
-                best = code, 1 - 0.1 * off
-        return best
+            near.setdefault(distance(key, piece, allowed), set()).add(code)
+        off = min(near, default=allowed + 1)
+        # Between two substances that are equally near, nobody guesses.
+        return (near[off].pop(), 1 - 0.1 * off) if off <= allowed and len(near[off]) == 1 else None
 
 
 def fold(text: str) -> str:

@@ -51,8 +51,7 @@ def _normal(fact: Fact) -> NormalFact:
         case "medication":
             return _medication(fact, when, doubts)
         case "condition":
-            code = lexicon.conditions().code(fact.name)
-            return _coded(fact, code, when, doubts)
+            return _condition(fact, when, doubts)
         case "date":
             return _plain(fact, fact.name, when, doubts)
         case "provider":
@@ -66,7 +65,7 @@ def _person(printed: str) -> str:
 
 
 def _measurement(fact: Fact, when: date | None, doubts: list[str]) -> NormalFact:
-    code = lexicon.measured().code(fact.name)
+    code = _code(lexicon.measured(), fact.name, doubts)
     analyte = lexicon.analytes()[code] if code else None
     printed = (fact.value or "").strip()
     comparator: Literal["<", ">"] | None = None
@@ -76,8 +75,6 @@ def _measurement(fact: Fact, when: date | None, doubts: list[str]) -> NormalFact
         comparator = ">"
     number = printed.lstrip("<>≤≥= ")
     symbol = units.symbol(fact.unit, analyte.units if analyte else ()) if fact.unit else None
-    if analyte is None:
-        doubts.append("unknown_name")
     if fact.unit and symbol is None:
         doubts.append("unknown_unit")
     value = _best(number, analyte, symbol)
@@ -139,9 +136,7 @@ def _against(
 
 
 def _medication(fact: Fact, when: date | None, doubts: list[str]) -> NormalFact:
-    code = lexicon.medications().code(fact.name)
-    if code is None:
-        doubts.append("unknown_name")
+    code = _code(lexicon.medications(), fact.name, doubts)
     amount: Decimal | None = None
     unit: str | None = None
     if fact.dose and (match := _DOSE.fullmatch(fact.dose.strip())):
@@ -195,9 +190,18 @@ def _share(text: str) -> Decimal | None:
     return {"½": Decimal("0.5"), "¼": Decimal("0.25")}.get(text) or units.number(text)
 
 
-def _coded(fact: Fact, code: str | None, when: date | None, doubts: list[str]) -> NormalFact:
+def _code(table: lexicon.Lexicon, name: str, doubts: list[str]) -> str | None:
+    """The code of a name.  One that is only nearly in the table is taken, and doubted: drugs have names alike."""
+    code = table.code(name)
     if code is None:
         doubts.append("unknown_name")
+    elif not table.is_exact(name):
+        doubts.append("inexact_name")
+    return code
+
+
+def _condition(fact: Fact, when: date | None, doubts: list[str]) -> NormalFact:
+    code = _code(lexicon.conditions(), fact.name, doubts)
     return NormalFact(
         fact=fact,
         kind=fact.kind,

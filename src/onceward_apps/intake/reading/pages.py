@@ -8,9 +8,10 @@ from pathlib import Path
 from typing import Final
 
 from onceward_apps.intake.reading import confined
+from onceward_apps.intake.reading.errors import Refused
 from onceward_apps.intake.reading.model import Kind, Limits, PageImage
 
-# What OCR reads best for its time; twice as much reads no better (see README.md).
+# Ordinary print is some twenty pixels high, which OCR reads well; more of them take more time.
 DPI: Final = 150
 
 
@@ -26,11 +27,8 @@ def render(
         raise ValueError(f"dpi must be from 36 to 600, got {dpi}")
     limits = limits or Limits()
     place = str(Path(fspath(path)).resolve())
-    for frame in confined.run("draw", limits, path=place, kind=kind, dpi=dpi):
-        header = frame.header
-        yield PageImage(
-            number=int(header["number"]),
-            width=int(header["width"]),
-            height=int(header["height"]),
-            png=frame.blob,
-        )
+    drawn = confined.run("draw", limits, path=place, kind=kind, dpi=dpi)
+    for number, frame in enumerate(drawn, 1):
+        if number > limits.pages:
+            raise Refused("too_many_pages", f"the file has more than {limits.pages} pages")
+        yield PageImage(number, int(frame.header["width"]), int(frame.header["height"]), frame.blob)

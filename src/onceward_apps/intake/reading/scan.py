@@ -44,10 +44,11 @@ def check(
         raise Refused("type_mismatch", f"the file is {kind.upper()}, which is not what its name or type says")
     if clamd:
         antivirus.scan(place, clamd)
-    (frame,) = confined.run("look", limits, path=str(place), kind=kind)
-    return Scanned(
-        kind=kind,
-        pages=int(frame.header["pages"]),
-        sha256=digest,
-        findings=tuple(Finding(str(code), str(detail)) for code, detail in frame.header["findings"]),
-    )
+    try:
+        (frame,) = confined.run("look", limits, path=str(place), kind=kind)
+        pages = int(frame.header["pages"])
+        findings = tuple(Finding(str(code), str(detail)) for code, detail in frame.header["findings"])
+    except (ValueError, TypeError, KeyError):
+        # Of a child that opened a stranger's file, nothing is taken for granted.
+        raise Refused("malformed", "the file breaks the programs that look into it") from None
+    return Scanned(kind=kind, pages=pages, sha256=digest, findings=findings)

@@ -183,4 +183,4 @@ def _language(text: str) -> Language:
     words = re.findall(r"[a-zäöüß]+", text)
     counts = {language: sum(word in known for word in words) for language, known in _WORDS.items()}
     best = max(counts, key=lambda language: counts[language])
-    return best if counts[best] >= 3 and counts[best] > 1.3 * min(counts.values()) else "unknown"
+    return best if counts[best] >= 2 and counts[best] > 1.3 * min(counts.values()) else "unknown"

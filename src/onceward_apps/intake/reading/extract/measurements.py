@@ -13,7 +13,7 @@ from onceward_apps.intake.reading.model import Fact, Span
 
 _TOKEN: Final = re.compile(
     r"(?P<number>\d+(?:[.,]\d+)*)|(?P<dash>[-–—−‐~])|(?P<bound>[<>≤≥]=?)|(?P<bracket>[()\[\]{}])"
-    r"|(?P<mark>[:=;*↑↓+])|(?P<text>[^\s\d\-–—−‐~<>≤≥()\[\]{}:=;*↑↓+]+)"
+    r"|(?P<mark>[:=;,*↑↓+])|(?P<text>[^\s\d\-–—−‐~<>≤≥()\[\]{}:=;,*↑↓+]+)"
 )
 _FLAGS: Final = frozenset(
     ("h", "l", "hh", "ll", "high", "low", "hoch", "niedrig", "erhöht", "erniedrigt", "n")

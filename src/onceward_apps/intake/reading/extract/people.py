@@ -145,13 +145,14 @@ def entities(rows: Sequence[Row]) -> Iterator[Entity]:
 
 def _role(label: str) -> str | None:
     """That of the label which stands nearest before the date."""
-    best: tuple[int, str] | None = None
-    for role, pattern in _ROLES:
-        for match in pattern.finditer(label):
-            if best is None or match.start() > best[0]:
-                best = match.start(), role
-    # "Report date": the word next to the date is the weaker one.
-    if best and best[1] == "report":
-        before = _role(label[: best[0]])
-        return before or best[1]
-    return best[1] if best else None
+    found = [
+        # Of two that end alike, the longer says more: "stationär vom", "vom".
+        (match.end(), match.end() - match.start(), role)
+        for role, pattern in _ROLES
+        for match in pattern.finditer(label)
+    ]
+    if not found:
+        return None
+    end, length, role = max(found)
+    # "Examination date": the word next to the date is the weaker one.
+    return (_role(label[: end - length]) or role) if role == "report" else role

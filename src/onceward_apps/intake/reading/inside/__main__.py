@@ -31,10 +31,8 @@ def main() -> None:
             case "look":
                 send(look.into(order["path"], order["kind"], limits))
             case "draw":
-                for number, (width, height, png) in enumerate(
-                    draw.pages(order["path"], order["kind"], order["dpi"], limits), 1
-                ):
-                    send({"number": number, "width": width, "height": height}, png)
+                for width, height, png in draw.pages(order["path"], order["kind"], order["dpi"], limits):
+                    send({"width": width, "height": height}, png)
             case task:
                 raise ValueError(f"no task {task!r}")
     except Refused as refusal:

@@ -7,12 +7,23 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, Final
 
-from PIL import Image, ImageFile, ImageOps, ImageSequence
+from PIL import Image, ImageFile, ImageSequence
 
 from onceward_apps.intake.reading.errors import Refused
 
 _FORMATS: Final = {"jpeg": ("JPEG", "MPO"), "png": ("PNG",), "tiff": ("TIFF",), "heic": ("HEIF",)}
 _GPS: Final = 0x8825
+_ORIENTATION: Final = 0x0112
+# What makes a picture upright, by the value of its EXIF orientation.
+_TURNS: Final = {
+    2: Image.Transpose.FLIP_LEFT_RIGHT,
+    3: Image.Transpose.ROTATE_180,
+    4: Image.Transpose.FLIP_TOP_BOTTOM,
+    5: Image.Transpose.TRANSPOSE,
+    6: Image.Transpose.ROTATE_270,
+    7: Image.Transpose.TRANSVERSE,
+    8: Image.Transpose.ROTATE_90,
+}
 
 
 def look(path: str, kind: str, limits: dict[str, Any]) -> tuple[int, list[tuple[str, str]]]:
@@ -87,7 +98,6 @@ def small(frame: Image.Image, longest: int) -> Image.Image:
     factor = max(made.width, made.height) // max(1, 2 * longest)
     if factor >= 2:
         made = made.reduce(factor)
-    made.getexif().update(exif)
     if made.mode in {"RGBA", "LA", "PA", "La", "RGBa"}:
         made = made.convert("RGBA")
         white = Image.new("RGB", made.size, "white")
@@ -95,7 +105,7 @@ def small(frame: Image.Image, longest: int) -> Image.Image:
         made = white
     made = made.convert("RGB")
     made.thumbnail((longest, longest), Image.Resampling.LANCZOS)
-    return _turned(made, int(exif.get(0x0112, 1)))
+    return _turned(made, exif.get(_ORIENTATION, 1))
 
 
 def _eight_bits(picture: Image.Image) -> Image.Image:
@@ -104,7 +114,9 @@ def _eight_bits(picture: Image.Image) -> Image.Image:
     return picture.point(lambda value: value / 256).convert("L")
 
 
-def _turned(picture: Image.Image, orientation: int) -> Image.Image:
-    plain = Image.Image.copy(picture)
-    plain.getexif()[0x0112] = orientation
-    return ImageOps.exif_transpose(plain)
+def _turned(picture: Image.Image, orientation: object) -> Image.Image:
+    return (
+        picture.transpose(_TURNS[orientation])
+        if isinstance(orientation, int) and orientation in _TURNS
+        else picture
+    )
