@@ -10,13 +10,14 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import hashlib
 import tempfile
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from datetime import timedelta
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 from uuid import UUID
 
 import structlog
@@ -33,6 +34,7 @@ from onceward_apps.intake.settings import Settings
 
 log = get_log("onceward_apps.intake")
 Row = dict[str, Any]
+R = TypeVar("R")
 
 
 def limit_of(provider: str, endpoint: str) -> str:
@@ -71,8 +73,10 @@ class Pipeline:
             path = Path(folder) / "file"
             await self._fetch(file, path)
             try:
-                scanned: Row = await job.step("security scan", self._scan, path, file["mime_type"])
-                drawn: list[Row] = await job.step("pages drawn", self._draw, file, path, scanned["kind"])
+                scanned: Row = await job.step("security scan", quietly(self._scan), path, file["mime_type"])
+                drawn: list[Row] = await job.step(
+                    "pages drawn", quietly(self._draw), file, path, scanned["kind"]
+                )
             except errors.Refused as refused:
                 await job.transaction("refused", store.refuse_file, file_id, refused.code, refused.message)
                 return {"refused": refused.code}
@@ -262,6 +266,21 @@ class Pipeline:
 
 def _named(endpoint: dict[str, str]) -> dict[str, str]:
     return {"provider": endpoint["provider_name"], "endpoint": endpoint["api_endpoint"]}
+
+
+def quietly(read: Callable[..., Awaitable[R]]) -> Callable[..., Awaitable[R]]:
+    """For steps, whose errors the engine records as they are: only words of ours get there."""
+
+    @functools.wraps(read)
+    async def reading(*args: Any) -> R:
+        try:
+            return await read(*args)
+        except errors.Refused:
+            raise
+        except Exception as error:
+            raise translated(error, reads=True) from None
+
+    return reading
 
 
 class _Told:
