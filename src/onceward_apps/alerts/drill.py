@@ -55,8 +55,14 @@ def drill(dsn: str, say: Callable[[str], None]) -> bool:
             second.terminate()
             second.wait()
         status, retries = _status(connection, job)
-        alerts = _one(connection, "select count(*) from alerts.alert_instances where alert_config_id = %s", rule)
-        runs = _one(connection, "select count(*) from alerts.runs where job_id = any (%s)", [one for _, one in answers])
+        alerts = _one(
+            connection, "select count(*) from alerts.alert_instances where alert_config_id = %s", rule
+        )
+        runs = _one(
+            connection,
+            "select count(*) from alerts.runs where job_id = any (%s)",
+            [one for _, one in answers],
+        )
         say(f"  {status} after {retries} retry; runs: {runs}, alerts: {alerts}")
         return (counted["started"], runs, alerts) == (1, 1, 1)
 
@@ -115,7 +121,8 @@ def _call(dsn: str, at: datetime) -> tuple[str, UUID]:
     with psycopg.connect(dsn) as connection:
         connection.execute("select set_config('onceward.tenant', %s, true)", [TENANT])
         found = connection.execute(
-            "select outcome, job_id from alerts.begin_function(%s, '5m', null, %s, '{}', 'drill')", [FUNCTION, at]
+            "select outcome, job_id from alerts.begin_function(%s, '5m', null, %s, '{}', 'drill')",
+            [FUNCTION, at],
         ).fetchone()
     assert found is not None
     return found[0], found[1]
@@ -144,7 +151,9 @@ def _is_held(connection: Connection) -> bool:
 
 
 def _status(connection: Connection, job: UUID) -> tuple[str, int]:
-    found = connection.execute("select status, retry_count from alerts.job_runs where id = %s", [job]).fetchone()
+    found = connection.execute(
+        "select status, retry_count from alerts.job_runs where id = %s", [job]
+    ).fetchone()
     assert found is not None
     return found[0], found[1]
 

@@ -28,12 +28,22 @@ def test_install_sample_tenant_and_functions(onceward_kit):
     assert "schema alerts is installed" in run(onceward_kit, "install")
     assert "2 sample companies are new" in run(onceward_kit, "sample")
     assert "0 sample companies are new" in run(onceward_kit, "sample")
-    assert 'tenant "acme" is set' in run(onceward_kit, "tenant", "acme", "Acme", "--zone", "Europe/Lisbon", "--notify", "a@example.com")
+    assert 'tenant "acme" is set' in run(
+        onceward_kit, "tenant", "acme", "Acme", "--zone", "Europe/Lisbon", "--notify", "a@example.com"
+    )
     assert "detect-alerts" in run(onceward_kit, "functions")
-    zones = onceward_kit.connect().execute(
-        "select distinct tenant, zone from onceward.schedules where name = 'detect-alerts' order by 1"
-    ).fetchall()
-    assert zones == [("acme", "Europe/Lisbon"), ("kiwi", "Pacific/Auckland"), ("northwind", "America/Los_Angeles")]
+    zones = (
+        onceward_kit.connect()
+        .execute(
+            "select distinct tenant, zone from onceward.schedules where name = 'detect-alerts' order by 1"
+        )
+        .fetchall()
+    )
+    assert zones == [
+        ("acme", "Europe/Lisbon"),
+        ("kiwi", "Pacific/Auckland"),
+        ("northwind", "America/Los_Angeles"),
+    ]
 
 
 @pytest.mark.crash
