@@ -55,8 +55,12 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def _drill(dsn: str) -> int:
+    def say(line: str) -> None:
+        sys.stdout.write(line + "\n")
+        sys.stdout.flush()
+
     try:
-        well = drill(dsn, lambda line: sys.stdout.write(line + "\n") and sys.stdout.flush())
+        well = drill(dsn, say)
     except OncewardError as error:
         sys.stderr.write(f"error: {error.message}\n" + (f"hint: {error.hint}\n" if error.hint else ""))
         return 1

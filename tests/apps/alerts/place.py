@@ -200,6 +200,8 @@ class Place:
                     "and (select state = 'running' from onceward.jobs where id = %s)", job
                 ):  # fmt: skip
                     assert process.poll() is None, "the worker ended by itself"
+                    state = self.value("select state from onceward.jobs where id = %s", job)
+                    assert state in {"ready", "running"}, f"the run was not held: {state}"
                     with contextlib.suppress(subprocess.TimeoutExpired):
                         process.wait(0.02)
             finally:

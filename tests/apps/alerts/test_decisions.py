@@ -143,10 +143,13 @@ def test_an_outcome_is_measured_once_when_the_week_is_over(alerted):
     assert alerted.rows("select verdict, round(baseline), round(change_percent) from alerts.outcomes order by verdict") == [
         ("improved", 50, 60), ("no_data", 50, None), ("worsened", 50, -60),
     ]  # fmt: skip
-    assert [status for _, status in cards(alerted)] == ["MEASURED"] * 3
+    # The schedules that the worker has planned meanwhile find alerts of later days.
+    assert {status for card, status in cards(alerted) if card in {up, down, silent}} == {"MEASURED"}
     # Measured again where less is better, it would be the other way round.
-    alerted.conn.execute("update alerts.metric_definitions set better = 'down'; delete from alerts.outcomes; "
-                         "update alerts.decision_cards set status = 'DECIDED'")  # fmt: skip
+    alerted.conn.execute(
+        "update alerts.metric_definitions set better = 'down'; delete from alerts.outcomes; "
+        "update alerts.decision_cards set status = 'DECIDED' where status = 'MEASURED'"
+    )
     with alerted.acting(NORTH) as conn:
         assert conn.execute("select * from alerts.measure_outcomes('2026-03-01')").fetchone() == (
             3,
