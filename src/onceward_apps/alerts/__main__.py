@@ -1,4 +1,4 @@
-"""`python -m onceward_apps.alerts install | sample | tenant | functions`: the schema, companies to look at, one of your own."""
+"""`python -m onceward_apps.alerts install | sample | tenant | functions | drill`: the schema, companies to look at, one of your own."""
 
 from __future__ import annotations
 
@@ -9,8 +9,10 @@ import sys
 import psycopg
 
 from onceward.dsn import resolve_dsn
+from onceward.errors import OncewardError
 from onceward.install import upgrade
 from onceward_apps.alerts import sample, store
+from onceward_apps.alerts.drill import drill
 from onceward_apps.alerts.jobs import known
 
 
@@ -20,11 +22,14 @@ def main(arguments: list[str] | None = None) -> int:
     commands.add_parser("install", help="the schema, unless it is there")
     commands.add_parser("sample", help="two companies with five weeks of metrics")
     commands.add_parser("functions", help="the functions that are registered")
+    commands.add_parser("drill", help="call it twenty times, kill it in the middle, count what came of it")
     tenant = commands.add_parser("tenant", help="add a tenant, or change it")
     tenant.add_argument("slug")
     tenant.add_argument("name")
     tenant.add_argument("--zone", default="UTC", help="the time zone in which its days begin")
-    tenant.add_argument("--notify", action="append", default=[], help="who hears of alerts, by email; may be repeated")
+    tenant.add_argument(
+        "--notify", action="append", default=[], help="who hears of alerts, by email; may be repeated"
+    )
     given = parser.parse_args(arguments)
     if given.command == "functions":
         for function in known().values():
@@ -34,6 +39,8 @@ def main(arguments: list[str] | None = None) -> int:
     upgrade(dsn)
     applied = store.install(dsn)
     sys.stdout.write("schema alerts is installed\n" if applied else "schema alerts is up to date\n")
+    if given.command == "drill":
+        return _drill(dsn)
     if given.command == "sample":
         sys.stdout.write(f"{sample.fill(dsn, known())} sample companies are new\n")
     if given.command == "tenant":
@@ -45,6 +52,15 @@ def main(arguments: list[str] | None = None) -> int:
     if given.command in {"sample", "tenant"}:
         asyncio.run(_plan(dsn))
     return 0
+
+
+def _drill(dsn: str) -> int:
+    try:
+        well = drill(dsn, lambda line: sys.stdout.write(line + "\n") and sys.stdout.flush())
+    except OncewardError as error:
+        sys.stderr.write(f"error: {error.message}\n" + (f"hint: {error.hint}\n" if error.hint else ""))
+        return 1
+    return 0 if well else 1
 
 
 async def _plan(dsn: str) -> None:

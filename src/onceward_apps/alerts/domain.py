@@ -34,7 +34,9 @@ async def generate_decision_cards(context: Context, _tenant: Tenant, _window: Wi
     """Give each alert its decision card, once."""
 
     async def make(connection: Connection) -> Result:
-        return await store.one_result(connection, "select * from alerts.make_cards(%(job)s)", job=context.job.id)
+        return await store.one_result(
+            connection, "select * from alerts.make_cards(%(job)s)", job=context.job.id
+        )
 
     result: Result = await context.transaction("made", make)
     return result
@@ -46,8 +48,10 @@ async def auto_measure_outcomes(context: Context, _tenant: Tenant, window: Windo
 
     async def measure(connection: Connection) -> Result:
         return await store.one_result(
-            connection, "select * from alerts.measure_outcomes(%(day)s, %(job)s)",
-            day=window.grain_date, job=context.job.id,
+            connection,
+            "select * from alerts.measure_outcomes(%(day)s, %(job)s)",
+            day=window.grain_date,
+            job=context.job.id,
         )
 
     async def tidy(connection: Connection) -> Result:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from markupsafe import Markup
 
@@ -43,7 +43,8 @@ def course(
     """The course of a metric, with moments marked on it and a level drawn through it."""
     if len(points) < 2:
         return Markup('<p class="muted">There are too few values to draw.</p>')
-    first, last = points[0][0], max(points[-1][0], *(mark.at for mark in marks), points[-1][0])
+    first, last = points[0][0], max(points[-1][0], *(mark.at for mark in marks), points[0][0])
+    span = max(last - first, timedelta(seconds=1))
     values = [value for _, value in points] + ([level] if level is not None else [])
     low, high = min(values), max(values)
     room = (high - low or abs(high) or 1.0) * 0.08
@@ -52,7 +53,7 @@ def course(
         low = 0.0
 
     def x(at: datetime) -> float:
-        return (at - first) / ((last - first) or 1) * WIDTH
+        return (at - first) / span * WIDTH
 
     def y(value: float) -> float:
         return HEIGHT - (value - low) / (high - low) * HEIGHT
@@ -66,16 +67,16 @@ def course(
     ]
     if level is not None:
         parts.append(
-            Markup('<line class="course-level" x1="0" x2="1000" y1="{0}" y2="{0}"><title>{1}</title></line>').format(
-                f"{y(level):.1f}", f"limit {shown(level, unit)}"
-            )
+            Markup(
+                '<line class="course-level" x1="0" x2="1000" y1="{0}" y2="{0}"><title>{1}</title></line>'
+            ).format(f"{y(level):.1f}", f"limit {shown(level, unit)}")
         )
     for mark in marks:
         at = f"{x(mark.at):.1f}"
         parts.append(
-            Markup('<line class="course-{kind}" x1="{x}" x2="{x}" y1="0" y2="200"><title>{label}</title></line>').format(
-                kind=mark.kind, x=at, label=mark.label
-            )
+            Markup(
+                '<line class="course-{kind}" x1="{x}" x2="{x}" y1="0" y2="200"><title>{label}</title></line>'
+            ).format(kind=mark.kind, x=at, label=mark.label)
         )
         if mark.value is not None:
             # A line without length and with round ends: a dot that no scaling makes an egg.
@@ -122,12 +123,20 @@ def bars(found: Sequence[Bar], title: str, unit: str = "") -> Markup:
                 '<g><rect class="plot-{kind}" x="{x}" y="{y}" width="{w}" height="{h}"/>'
                 '<rect class="bar-hit" x="{left}" y="0" width="{full}" height="100"/><title>{text}</title></g>'
             ).format(
-                kind=bar.kind, x=f"{number * width + width * 0.14:.1f}", y=f"{bottom - tall if bar.value >= 0 else top:.1f}",
-                w=f"{width * 0.72:.1f}", h=f"{tall:.1f}", left=f"{number * width:.1f}", full=f"{width:.1f}", text=text,
-            )  # fmt: skip
+                kind=bar.kind,
+                x=f"{number * width + width * 0.14:.1f}",
+                y=f"{bottom - tall if bar.value >= 0 else top:.1f}",
+                w=f"{width * 0.72:.1f}",
+                h=f"{tall:.1f}",
+                left=f"{number * width:.1f}",
+                full=f"{width:.1f}",
+                text=text,
+            )
         )
     rows = Markup("").join(
-        Markup("<tr><th scope=row>{}</th><td>{}</td><td>{}</td></tr>").format(bar.label, shown(bar.value, unit), bar.word)
+        Markup("<tr><th scope=row>{}</th><td>{}</td><td>{}</td></tr>").format(
+            bar.label, shown(bar.value, unit), bar.word
+        )
         for bar in found
     )
     return Markup(
@@ -146,7 +155,11 @@ def shown(value: float | None, unit: str = "") -> str:
     """A value in its unit, as people write it."""
     if value is None:
         return "–"
-    text = f"{value:,.0f}" if abs(value) >= 1000 or value == round(value) else f"{value:,.2f}".rstrip("0").rstrip(".")
+    text = (
+        f"{value:,.0f}"
+        if abs(value) >= 1000 or value == round(value)
+        else f"{value:,.2f}".rstrip("0").rstrip(".")
+    )
     if unit in {"$", "€", "£"}:
         return f"-{unit}{text[1:]}" if text.startswith("-") else unit + text
     return f"{text} {unit}".strip()

@@ -128,7 +128,12 @@ FUNCTIONS = Functions()
 
 
 def function(
-    name: str, *, every: str | None, window: str | None = None, then: str | None = None, entity: tuple[str, ...] = ()
+    name: str,
+    *,
+    every: str | None,
+    window: str | None = None,
+    then: str | None = None,
+    entity: tuple[str, ...] = (),
 ) -> Callable[[Handler], Handler]:
     """Register a handler.  Without `window`, it runs once within each `every`."""
     span = window or every

@@ -86,7 +86,12 @@ def _runner(
     function: Function, context_of: Callable[[Job, dict[str, Any]], Context]
 ) -> Callable[..., Awaitable[Result]]:
     async def run(
-        job: Job, lock_key: str, entity: dict[str, Any], grain_date: date, starts_at: datetime, ends_at: datetime
+        job: Job,
+        lock_key: str,
+        entity: dict[str, Any],
+        grain_date: date,
+        starts_at: datetime,
+        ends_at: datetime,
     ) -> Result:
         tenant: Tenant = await job.transaction("tenant", store.acting_tenant)
         window = Window(lock_key, starts_at, ends_at, grain_date)

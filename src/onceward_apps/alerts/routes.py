@@ -27,7 +27,7 @@ from onceward.errors import is_connection_trouble
 from onceward.web import secrets, web_of
 from onceward.web.context import Web
 from onceward_apps.alerts import store
-from onceward_apps.alerts.functions import Function, Functions
+from onceward_apps.alerts.functions import Connection, Function, Functions
 
 log = logs.get("onceward_apps.alerts")
 MOST_BODY = 16 * 1024
@@ -84,7 +84,9 @@ async def _guarded(work: Callable[[], Any]) -> Response:
     except (psycopg.Error, OncewardError) as error:
         if is_connection_trouble(error):
             return _answer(503, {"success": False, "error": "The database cannot be reached"})
-        log.error("function_call_failed", error=type(error).__name__, sqlstate=getattr(error, "sqlstate", None))
+        log.error(
+            "function_call_failed", error=type(error).__name__, sqlstate=getattr(error, "sqlstate", None)
+        )
         return _answer(500, {"success": False, "error": "Database error"})
     return response
 
@@ -184,7 +186,7 @@ async def _begin(
             raise
 
 
-async def _moment(connection: store.Connection, body: Mapping[str, Any]) -> datetime | None:
+async def _moment(connection: Connection, body: Mapping[str, Any]) -> datetime | None:
     """For which window: that of now, of a moment, or the last one of a day."""
     day, at = body.get("date"), body.get("at")
     if day is not None and at is not None:
@@ -214,7 +216,9 @@ async def _outcome(web: Web, caller: Caller, job_id: UUID, patience: float) -> R
     while True:
         async with web.database.acting(caller) as db:
             run = await store.row(
-                db.connection, "select status, result, error_message from alerts.job_runs where id = %(id)s", id=job_id
+                db.connection,
+                "select status, result, error_message from alerts.job_runs where id = %(id)s",
+                id=job_id,
             )
         status = run["status"] if run else "cancelled"
         if run is not None and status == "completed":

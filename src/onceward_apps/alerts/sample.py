@@ -98,7 +98,10 @@ def fill(dsn: str, functions: Functions) -> int:
     with psycopg.connect(dsn) as connection:
         connection.execute("set local role onceward_owner")
         for company in COMPANIES:
-            if connection.execute("select from alerts.tenants where slug = %s", [company.slug]).fetchone() is None:
+            if (
+                connection.execute("select from alerts.tenants where slug = %s", [company.slug]).fetchone()
+                is None
+            ):
                 new += 1
                 _fill(connection, company, functions)
     return new
@@ -108,7 +111,8 @@ def _fill(connection: Connection, company: Company, functions: Functions) -> Non
     ((now,),) = connection.execute("select onceward.now()").fetchall()
     connection.execute("select set_config('onceward.tenant', %s, true)", [company.slug])
     ((tenant,),) = connection.execute(
-        "select alerts.add_tenant(%s, %s, %s, %s)", [company.slug, company.name, company.zone, list(company.notify)]
+        "select alerts.add_tenant(%s, %s, %s, %s)",
+        [company.slug, company.name, company.zone, list(company.notify)],
     ).fetchall()
     with connection.cursor() as cursor:
         cursor.executemany(
@@ -187,12 +191,16 @@ def _decide(connection: Connection) -> None:
 
 
 def _values(series: Series, now: datetime) -> Iterator[tuple[datetime, float]]:
-    dice = random.Random(f"{series.metric}/{series.of}")
+    dice = random.Random(f"{series.metric}/{series.of}")  # noqa: S311 - the weather of a sample
     at = now - timedelta(days=DAYS)
     while at < now - timedelta(days=series.silent_for):
         ago = (now - at) / timedelta(days=1)
         hour = at.hour + at.minute / 60
-        value = series.base * (1 + series.swing * math.sin((hour - 6) / 24 * math.tau) + series.swing / 3 * math.sin(ago / 7 * math.tau))
+        value = series.base * (
+            1
+            + series.swing * math.sin((hour - 6) / 24 * math.tau)
+            + series.swing / 3 * math.sin(ago / 7 * math.tau)
+        )
         value *= dice.gauss(1, 0.03)
         for since, lasted, factor in series.troubles:
             if since - lasted < ago <= since:

@@ -111,7 +111,9 @@ async def end_of_day(connection: Connection, day: date) -> datetime:
 async def plan(connection: Connection, functions: Functions) -> int:
     """Make the schedules of every tenant what the registry says; how many have changed."""
     wanted = [{"name": one.name, "spec": one.spec} for one in functions.values() if one.spec is not None]
-    return len(await rows(connection, "select * from alerts.plan_schedules(%(wanted)s)", wanted=Jsonb(wanted)))
+    return len(
+        await rows(connection, "select * from alerts.plan_schedules(%(wanted)s)", wanted=Jsonb(wanted))
+    )
 
 
 async def one_result(connection: Connection, statement: LiteralString, **params: object) -> Result:
@@ -138,5 +140,6 @@ async def reserve_notifications(connection: Connection, alert_id: str | None) ->
 
 async def note_deliveries(connection: Connection, sent: Sequence[tuple[UUID, UUID]]) -> None:
     await connection.execute(
-        "select alerts.note_deliveries(%s, %s)", [[one for one, _ in sent], [delivery for _, delivery in sent]]
+        "select alerts.note_deliveries(%s, %s)",
+        [[one for one, _ in sent], [delivery for _, delivery in sent]],
     )

@@ -41,7 +41,10 @@ class Place:
         self.conn = kit.connect()
         self.outbox = folder / "outbox"
         self.app = make_app(
-            SETTINGS, kit.dsn, email=Outbox(str(self.outbox), sender="alerts@example.com"), functions=self.functions
+            SETTINGS,
+            kit.dsn,
+            email=Outbox(str(self.outbox), sender="alerts@example.com"),
+            functions=self.functions,
         )
         self.tenants = {
             NORTH: self.value("select alerts.add_tenant(%s, 'Northwind', 'America/Los_Angeles', '{ops@example.com}')", NORTH),
@@ -75,7 +78,9 @@ class Place:
         )
         return code
 
-    def values(self, code: str, values: Sequence[tuple[datetime, float]], *, of: str = "", tenant: str = NORTH) -> None:
+    def values(
+        self, code: str, values: Sequence[tuple[datetime, float]], *, of: str = "", tenant: str = NORTH
+    ) -> None:
         self.metric(code, tenant)
         with self.conn.cursor() as cursor:
             cursor.executemany(
@@ -87,7 +92,13 @@ class Place:
 
     def rule(self, code: str = "revenue", *, tenant: str = NORTH, **given: Any) -> UUID:
         self.metric(code, tenant)
-        fields = {"kind": "threshold", "comparison": "below", "threshold": 100.0, "title": f"{code} is low", **given}
+        fields = {
+            "kind": "threshold",
+            "comparison": "below",
+            "threshold": 100.0,
+            "title": f"{code} is low",
+            **given,
+        }
         columns = ", ".join(fields)
         return self.value(
             f"insert into alerts.alert_configs (tenant_id, metric_code, {columns}) "
@@ -112,7 +123,12 @@ class Place:
         now = self.clock.now()
         for tenant in self.tenants:
             for shop in ("berlin", "lisbon"):
-                self.values("revenue", [(now - timedelta(hours=6 * n + 1), 60.0 + n) for n in range(60)], of=shop, tenant=tenant)
+                self.values(
+                    "revenue",
+                    [(now - timedelta(hours=6 * n + 1), 60.0 + n) for n in range(60)],
+                    of=shop,
+                    tenant=tenant,
+                )
             self.rule(tenant=tenant)
             decided = self.rule(tenant=tenant, title="revenue was low")
             self.conn.execute(
@@ -123,7 +139,7 @@ class Place:
                 "  returning id) "
                 "insert into alerts.decision_cards (tenant_id, alert_instance_id, metric_code, period_start, title, options, "
                 "  due_on, status, decision, decided_at, decided_by) "
-                "select %(tenant)s, id, 'revenue', %(at)s::date, 'Revenue was low', '[{\"code\": \"act\", \"title\": \"Act\"}]', "
+                'select %(tenant)s, id, \'revenue\', %(at)s::date, \'Revenue was low\', \'[{"code": "act", "title": "Act"}]\', '
                 "  %(at)s::date, 'DECIDED', 'act', %(at)s, 'ana' from alert",
                 {"tenant": self.tenants[tenant], "rule": decided, "at": now - timedelta(days=9)},
             )
@@ -143,7 +159,8 @@ class Place:
             for table in tables
         }
         found["ledger"] = self.rows(
-            "select count(*), coalesce(md5(string_agg(key, ' ' order by key)), '') from onceward.deliveries where tenant = %s", tenant
+            "select count(*), coalesce(md5(string_agg(key, ' ' order by key)), '') from onceward.deliveries where tenant = %s",
+            tenant,
         )[0]
         return found
 
@@ -183,6 +200,8 @@ class Place:
                     "and (select state = 'running' from onceward.jobs where id = %s)", job
                 ):  # fmt: skip
                     assert process.poll() is None, "the worker ended by itself"
+                    state = self.value("select state from onceward.jobs where id = %s", job)
+                    assert state in {"ready", "running"}, f"the run was not held: {state}"
                     with contextlib.suppress(subprocess.TimeoutExpired):
                         process.wait(0.02)
             finally:
@@ -202,7 +221,9 @@ class Place:
     def work(self) -> int:
         return self.kit.drain(self.app)
 
-    def begin(self, name: str, tenant: str = NORTH, *, at: datetime | None = None, entity: Any = None) -> tuple[Any, ...]:
+    def begin(
+        self, name: str, tenant: str = NORTH, *, at: datetime | None = None, entity: Any = None
+    ) -> tuple[Any, ...]:
         """As a caller in SQL would, with the rights of a producer."""
         function = self.functions[name]
         with self.acting(tenant, "onceward_producer") as conn:

@@ -43,7 +43,8 @@ def test_a_hundred_calls_at_once_are_one_run(filled, name):
                 body = answer.json()
                 assert body["existing_job_id"] == winner["job_id"]
                 assert body["reason"] in {"Job already running", "Job already completed"}
-                assert body["holder"] and body["since"]
+                assert body["holder"]
+                assert body["since"]
         before = filled.effects()
         # The same after the run has completed.
         again = at_once([lambda: calls.post(name, token)] * 10)
@@ -71,9 +72,13 @@ def test_a_run_that_was_cut_off_is_finished_by_the_next_call(filled, name):
     # As long as the lease holds, it is somebody's.
     assert filled.begin(name)[0] == "running"
     filled.clock.advance(timedelta(seconds=31))
-    assert sorted(row[0] for row in at_once([lambda: filled.begin(name)] * 5)) == ["resumed"] + ["running"] * 4
+    assert (
+        sorted(row[0] for row in at_once([lambda: filled.begin(name)] * 5)) == ["resumed"] + ["running"] * 4
+    )
     filled.work()
-    assert filled.rows("select status, retry_count from alerts.job_runs where id = %s", job) == [("completed", 1)]
+    assert filled.rows("select status, retry_count from alerts.job_runs where id = %s", job) == [
+        ("completed", 1)
+    ]
     done = filled.effects()
     assert filled.begin(name)[0] == "completed"
     filled.work()
@@ -92,9 +97,12 @@ def test_a_run_that_fails_is_retried_with_growing_waits_and_then_waits_for_a_per
             assert filled.rows("select * from alerts.sync_errors where source_entity_id = %s", job) == []
             filled.clock.advance(timedelta(seconds=wait))
         filled.work()
-    assert filled.rows("select status, retry_count from alerts.job_runs where id = %s", job) == [("failed", 3)]
+    assert filled.rows("select status, retry_count from alerts.job_runs where id = %s", job) == [
+        ("failed", 3)
+    ]
     ((error, details, resolved),) = filled.rows(
-        "select error_code, error_details, is_resolved from alerts.sync_errors where source_entity_id = %s", job
+        "select error_code, error_details, is_resolved from alerts.sync_errors where source_entity_id = %s",
+        job,
     )
     assert (error, resolved) == ("MAX_RETRIES_EXCEEDED", False)
     assert (details["function_name"], details["lock_key"], details["retry_count"]) == (name, lock_key, 3)
@@ -102,8 +110,13 @@ def test_a_run_that_fails_is_retried_with_growing_waits_and_then_waits_for_a_per
     # A failed window may be called again.
     assert filled.begin(name)[0] == "resumed"
     filled.work()
-    assert filled.rows("select status, error_message from alerts.job_runs where id = %s", job)[0][0] == "completed"
-    assert filled.rows("select is_resolved from alerts.sync_errors where source_entity_id = %s", job) == [(True,)]
+    assert (
+        filled.rows("select status, error_message from alerts.job_runs where id = %s", job)[0][0]
+        == "completed"
+    )
+    assert filled.rows("select is_resolved from alerts.sync_errors where source_entity_id = %s", job) == [
+        (True,)
+    ]
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -102,7 +102,12 @@ def test_a_card_goes_its_way_and_no_other(alerted):
     assert move(alerted, card, "DECIDED", "act") == "DECIDED"
     with pytest.raises(psycopg.errors.DatabaseError, match="cannot go from DECIDED"):
         move(alerted, card, "OPEN")
-    kinds = [kind for (kind,) in alerted.rows("select kind from onceward.audit_log where entity_id = %s order by seq", str(card))]
+    kinds = [
+        kind
+        for (kind,) in alerted.rows(
+            "select kind from onceward.audit_log where entity_id = %s order by seq", str(card)
+        )
+    ]
     assert kinds == ["decision.in_progress", "decision.decided"]
 
 
@@ -143,8 +148,16 @@ def test_an_outcome_is_measured_once_when_the_week_is_over(alerted):
     alerted.conn.execute("update alerts.metric_definitions set better = 'down'; delete from alerts.outcomes; "
                          "update alerts.decision_cards set status = 'DECIDED'")  # fmt: skip
     with alerted.acting(NORTH) as conn:
-        assert conn.execute("select * from alerts.measure_outcomes('2026-03-01')").fetchone() == (3, 1, 0, 1, 1)
-    assert alerted.rows("select verdict, round(change_percent) from alerts.outcomes where change_percent < 0") == [("improved", -60)]
+        assert conn.execute("select * from alerts.measure_outcomes('2026-03-01')").fetchone() == (
+            3,
+            1,
+            0,
+            1,
+            1,
+        )
+    assert alerted.rows(
+        "select verdict, round(change_percent) from alerts.outcomes where change_percent < 0"
+    ) == [("improved", -60)]
 
 
 def test_an_alert_is_acknowledged_and_resolved_once(alerted):
@@ -179,4 +192,4 @@ def test_schedules_of_every_tenant_in_its_zone(place):
         "select result->>'outcome', (result->>'skipped')::boolean from onceward.jobs where task = 'alerts.call' "
         "and payload->>'function' = 'detect-alerts' and tenant = 'northwind' order by id"
     )
-    assert ticks and ticks[-1] == ("started", False)
+    assert ticks[-1] == ("started", False)

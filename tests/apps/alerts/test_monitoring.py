@@ -13,7 +13,8 @@ GHOST = '{{"alert_id": "00000000-0000-4000-8000-0000000000{:02d}"}}'
 def findings(place, monitor: str) -> list[tuple[str, str]]:
     place.conn.execute("select onceward.run_monitor(%s)", [monitor])
     return place.rows(
-        "select tenant, summary from onceward.alerts where monitor = %s and state <> 'closed' order by tenant", monitor
+        "select tenant, summary from onceward.alerts where monitor = %s and state <> 'closed' order by tenant",
+        monitor,
     )
 
 
@@ -68,7 +69,9 @@ def test_the_summary_is_that_of_the_standard(place):
     fail(place, 2)
     place.begin("auto-measure-outcomes")
     place.work()
-    found = place.rows("select function_name, status, count, retried_count, avg_duration_ms is not null from alerts.job_health_summary")
+    found = place.rows(
+        "select function_name, status, count, retried_count, avg_duration_ms is not null from alerts.job_health_summary"
+    )
     assert found == [
         ("auto-measure-outcomes", "completed", 1, 0, True), ("process-alert-notifications", "failed", 2, 0, True),
     ]  # fmt: skip

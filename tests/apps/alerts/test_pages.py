@@ -52,12 +52,17 @@ def window(chromium, companies):
         secret = secrets.new(secrets.LINK)
         companies.conn.execute("select onceward.add_operator(%s, %s, %s)", [name, role, tenant])
         companies.conn.execute("select onceward.create_link(%s, %s)", [name, secrets.digest(secret)])
-        context = chromium.new_context(**{"viewport": {"width": 1280, "height": 800}, "base_url": companies.address, **options})
+        context = chromium.new_context(
+            **{"viewport": {"width": 1280, "height": 800}, "base_url": companies.address, **options}
+        )
         context.set_default_timeout(20_000)
         contexts.append(context)
         page = context.new_page()
         page.on("pageerror", lambda error: complaints.append(str(error)))
-        page.on("console", lambda message: complaints.append(message.text) if "Content Security" in message.text else None)
+        page.on(
+            "console",
+            lambda message: complaints.append(message.text) if "Content Security" in message.text else None,
+        )
         page.goto(f"/sign-in?link={secret}")
         page.get_by_role("button", name=f"Sign in as {name}").click()
         page.wait_for_url(f"{companies.address}/")
@@ -71,9 +76,16 @@ def window(chromium, companies):
 
 def details(place) -> list[str]:
     """A page of an alert, of a card that waits and of one that was measured."""
-    alerts = place.rows("select id from alerts.alert_instances where status = 'active' order by triggered_at desc limit 1")
-    cards = place.rows("select distinct on (status) id from alerts.decision_cards where status in ('OPEN', 'MEASURED') order by status")
-    return [*(f"/alerting/alerts/{one}" for (one,) in alerts), *(f"/alerting/decisions/{one}" for (one,) in cards)]
+    alerts = place.rows(
+        "select id from alerts.alert_instances where status = 'active' order by triggered_at desc limit 1"
+    )
+    cards = place.rows(
+        "select distinct on (status) id from alerts.decision_cards where status in ('OPEN', 'MEASURED') order by status"
+    )
+    return [
+        *(f"/alerting/alerts/{one}" for (one,) in alerts),
+        *(f"/alerting/decisions/{one}" for (one,) in cards),
+    ]
 
 
 def test_the_samples_show_every_state(companies):
@@ -84,7 +96,10 @@ def test_the_samples_show_every_state(companies):
     }  # fmt: skip
     assert {kind for (kind,) in companies.rows("select distinct kind from alerts.alert_configs join alerts.alert_instances "
                                                "on alert_config_id = alert_configs.id")} >= {"change", "threshold", "missing"}  # fmt: skip
-    assert {verdict for (verdict,) in companies.rows("select distinct verdict from alerts.outcomes")} >= {"improved", "worsened"}
+    assert {verdict for (verdict,) in companies.rows("select distinct verdict from alerts.outcomes")} >= {
+        "improved",
+        "worsened",
+    }
     assert companies.value("select count(*) from alerts.sync_errors where not is_resolved") == 2
     # A second start changes nothing.
     before = companies.value("select count(*) from alerts.metric_values")
@@ -105,8 +120,10 @@ def test_every_page_is_accessible_and_fits_its_window(window, companies, size):
             page.emulate_media(color_scheme=theme)
             name = re.sub(r"\W+", "-", path).strip("-")[:32]
             page.screenshot(path=SHOTS / f"{name}.{theme}.{size[0]}.png", full_page=True)
-            for found in Axe().run(page).response["violations"]:
-                trouble.append(f"{path} {theme}: {found['id']} {found['nodes'][0]['html'][:200]}")
+            trouble += [
+                f"{path} {theme}: {found['id']} {found['nodes'][0]['html'][:200]}"
+                for found in Axe().run(page).response["violations"]
+            ]
         if page.evaluate("document.documentElement.scrollWidth > document.documentElement.clientWidth"):
             trouble.append(f"{path}: wider than its window")
     assert trouble == []
@@ -128,10 +145,13 @@ def test_an_alert_is_taken_up_and_its_card_decided(window, companies):
     expect(page.get_by_text("Decided; in a week the outcome is measured")).to_be_visible()
     expect(page.get_by_text("taken", exact=True)).to_be_visible()
 
-    assert companies.rows("select status, decided_by, note from alerts.decision_cards where decided_by = 'maria'") == [
-        ("DECIDED", "maria", "The supplier was late")
-    ]
-    assert companies.value("select acknowledged_by from alerts.alert_instances where acknowledged_by = 'maria'") == "maria"
+    assert companies.rows(
+        "select status, decided_by, note from alerts.decision_cards where decided_by = 'maria'"
+    ) == [("DECIDED", "maria", "The supplier was late")]
+    assert (
+        companies.value("select acknowledged_by from alerts.alert_instances where acknowledged_by = 'maria'")
+        == "maria"
+    )
 
 
 def test_a_run_that_gave_up_is_tried_again_and_settled_by_hand(window, companies):
@@ -154,7 +174,9 @@ def test_functions_are_called_paused_and_resumed(window, companies):
     page = window()
     page.goto("/alerting/scheduling")
     # The sample has taken the window; the next caller hears who.
-    row = page.locator("section", has=page.get_by_role("heading", name="Kiwi Outfitters")).locator("tr", has_text="auto-measure-outcomes")
+    row = page.locator("section", has=page.get_by_role("heading", name="Kiwi Outfitters")).locator(
+        "tr", has_text="auto-measure-outcomes"
+    )
     row.get_by_role("button", name="Call").click()
     expect(page.get_by_text("has this window already: completed")).to_be_visible()
 

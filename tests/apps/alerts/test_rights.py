@@ -22,7 +22,9 @@ WRITERS = {
 @pytest.fixture
 def filled(place):
     """Rows of both tenants in as many tables as functions fill."""
-    place.conn.execute("do $$ begin create role anybody nologin; exception when duplicate_object then null; end $$")
+    place.conn.execute(
+        "do $$ begin create role anybody nologin; exception when duplicate_object then null; end $$"
+    )
     place.fill()
     for tenant in (NORTH, SOUTH):
         for name in place.functions:
@@ -32,18 +34,16 @@ def filled(place):
 
 
 def outcome(place, role: str, statement: str, tenant: str, *params: object) -> str:
-    with place.kit.connect(autocommit=False) as conn:
-        conn.execute("select set_config('onceward.tenant', %s, false)", [tenant])
-        conn.execute(f"set role {role}")
+    with place.conn.transaction(force_rollback=True):
+        place.conn.execute("select set_config('onceward.tenant', %s, true)", [tenant])
+        place.conn.execute(f"set local role {role}")
         try:
-            done = conn.execute(statement, params or None)
+            done = place.conn.execute(statement, params or None)
             return str(done.fetchone()[0] if statement.startswith("select") else done.rowcount)
         except psycopg.errors.InsufficientPrivilege:
             return "denied"
         except psycopg.DatabaseError as error:
             return error.sqlstate
-        finally:
-            conn.rollback()
 
 
 def relations(place, kinds: str) -> list[str]:
@@ -60,7 +60,10 @@ def test_the_matrix_of_reading(filled):
     for role in ROLES:
         for table in keyed:
             column = "id" if table == "tenants" else "tenant_id"
-            every, others = f"select count(*) from alerts.{table}", f"select count(*) from alerts.{table} where {column} = '{south}'"
+            every, others = (
+                f"select count(*) from alerts.{table}",
+                f"select count(*) from alerts.{table} where {column} = '{south}'",
+            )
             # One's own rows and no others; none without a tenant, or with one that does not exist.
             own = outcome(filled, role, every, NORTH)
             if own not in {"denied", "0"}:
@@ -109,7 +112,10 @@ def test_functions_refuse_what_is_another_tenants(filled):
         ("select alerts.resolve_run(%s, 'mine')", "run"),
     ):
         for tenant in (NORTH, ""):
-            assert outcome(filled, "onceward_operator", statement, tenant, theirs[what]) == "OW011", (statement, tenant)
+            assert outcome(filled, "onceward_operator", statement, tenant, theirs[what]) == "OW011", (
+                statement,
+                tenant,
+            )
     for statement in ("select alerts.detect(now(), current_date)", "select alerts.make_cards()", "select alerts.measure_outcomes(current_date)",
                       "select alerts.reserve_notifications()"):  # fmt: skip
         for tenant in ("", "*", "stranger"):
@@ -140,7 +146,9 @@ def test_a_worker_works_with_the_rights_it_has(filled):
             assert filled.begin(function)[0] == "started"
         with Kit(make_conninfo(filled.kit.dsn, options=f"-c role={name}")) as kit:
             kit.drain(filled.app)
-        failed = filled.rows("select function_name, error_message from alerts.job_runs where status <> 'completed'")
+        failed = filled.rows(
+            "select function_name, error_message from alerts.job_runs where status <> 'completed'"
+        )
         assert failed == []
     finally:
         filled.conn.execute(f"drop owned by {name}; drop role {name}")

@@ -27,9 +27,9 @@ def test_a_call_runs_the_function_and_answers_with_its_result(place, calls):
     body = answer.json()
     assert body["success"] is True
     assert body["result"] == {"rules": 1, "evaluated": 1, "firing": 1, "created": 1}
-    assert place.rows("select status, result->>'created', called_by from alerts.job_runs where id = %s", body["job_id"]) == [
-        ("completed", "1", "token cron")
-    ]
+    assert place.rows(
+        "select status, result->>'created', called_by from alerts.job_runs where id = %s", body["job_id"]
+    ) == [("completed", "1", "token cron")]
     assert len(place.alerts()) == 1
 
 
@@ -41,7 +41,11 @@ def test_a_second_call_hears_who_has_it(place, calls):
 
     assert answer.status_code == 409
     body = answer.json()
-    assert (body["success"], body["reason"], body["existing_job_id"]) == (False, "Job already completed", first["job_id"])
+    assert (body["success"], body["reason"], body["existing_job_id"]) == (
+        False,
+        "Job already completed",
+        first["job_id"],
+    )
     assert answer.headers["access-control-allow-origin"] == "*"
 
 
@@ -81,7 +85,9 @@ def test_what_cannot_be_understood_is_said_clearly(place, calls):
 def test_a_past_day_can_be_run(place, calls):
     answer = calls.post("detect-alerts", place.token(), {"date": "2026-02-04"})
     assert (answer.status_code, answer.json()["result"]["created"]) == (200, 0)
-    assert place.rows("select grain_date::text from alerts.runs where function_name = 'detect-alerts'") == [("2026-02-04",)]
+    assert place.rows("select grain_date::text from alerts.runs where function_name = 'detect-alerts'") == [
+        ("2026-02-04",)
+    ]
 
 
 def test_a_run_that_fails_for_good_is_an_error(place, calls):
@@ -105,7 +111,10 @@ def test_a_run_that_takes_longer_than_a_caller_waits_has_begun(place):
     with place.served(patience=0.2, workers=False) as calls:
         answer = calls.post("auto-measure-outcomes", place.token())
         assert (answer.status_code, answer.json()["status"]) == (202, "running")
-        assert calls.post("auto-measure-outcomes", place.token()).json()["existing_job_id"] == answer.json()["job_id"]
+        assert (
+            calls.post("auto-measure-outcomes", place.token()).json()["existing_job_id"]
+            == answer.json()["job_id"]
+        )
 
 
 def test_pages_elsewhere_may_ask_beforehand(calls):

@@ -58,7 +58,11 @@ def test_a_change_against_the_period_before(place):
         (-100, -121, "below", True), (0, 50, "above", False),
     ]:  # fmt: skip
         place.values("revenue", [(EVENING - 30 * HOUR, before), (EVENING - HOUR, now)])
-        assert fires(place, kind="change", comparison=comparison, threshold=20) == expected, (before, now, comparison)
+        assert fires(place, kind="change", comparison=comparison, threshold=20) == expected, (
+            before,
+            now,
+            comparison,
+        )
 
 
 def test_missing_data_is_that_of_objects_that_had_some(place):
@@ -78,7 +82,10 @@ def test_a_trend_over_several_periods(place):
         ((80, 85, 90, 95, 100), "above", True), ((80, 85, 90, 95, 100), "below", False),
     ]:  # fmt: skip
         place.values("revenue", days(*values))
-        assert fires(place, kind="trend", comparison=comparison, threshold=3, periods=5) == expected, (values, comparison)
+        assert fires(place, kind="trend", comparison=comparison, threshold=3, periods=5) == expected, (
+            values,
+            comparison,
+        )
 
 
 def test_two_points_are_no_trend(place):
@@ -145,7 +152,7 @@ def test_rules_that_cannot_be_are_refused(place):
         {"kind": "missing"}, {"threshold": None}, {"kind": "magic"}, {"periods": 3}, {"comparison": "near"},
         {"period": timedelta(seconds=5)}, {"severity": "loud"}, {"title": ""},
     ):  # fmt: skip
-        with pytest.raises(Exception, match="alert_configs_|not-null"):
+        with pytest.raises(Exception, match=r"alert_configs_|not-null"):
             place.rule(**wrong)
 
 

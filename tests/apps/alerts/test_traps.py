@@ -74,7 +74,9 @@ def test_j4_and_j5_retries_are_counted_and_a_run_that_recovers_leaves_no_dead_le
     low.clock.advance(timedelta(seconds=5))
     low.work()
 
-    assert low.rows("select status, retry_count from alerts.job_runs where id = %s", job) == [("completed", 2)]
+    assert low.rows("select status, retry_count from alerts.job_runs where id = %s", job) == [
+        ("completed", 2)
+    ]
     assert low.rows("select * from alerts.sync_errors") == []
 
 
@@ -94,7 +96,9 @@ def test_j5_a_dead_letter_is_closed_when_a_person_has_settled_it(low):
     assert low.begin("process-alert-notifications", entity=entity)[0] == "cancelled"
 
 
-@pytest.mark.parametrize("role", ["onceward_producer", "onceward_worker", "onceward_operator", "onceward_auditor"])
+@pytest.mark.parametrize(
+    "role", ["onceward_producer", "onceward_worker", "onceward_operator", "onceward_auditor"]
+)
 def test_j6_no_tenant_means_no_rows_and_no_error(low, role):
     low.begin("detect-alerts")
     low.work()
@@ -116,7 +120,10 @@ def test_j7_the_token_decides_the_tenant(low):
     with low.served() as calls:
         for claimed in (NORTH, str(low.tenants[NORTH])):
             answer = calls.post("detect-alerts", token, {"tenant_id": claimed})
-            assert (answer.status_code, answer.json()["error"]) == (403, "The token is bound to another tenant")
+            assert (answer.status_code, answer.json()["error"]) == (
+                403,
+                "The token is bound to another tenant",
+            )
         assert low.rows("select * from alerts.job_runs") == []
         assert calls.post("detect-alerts", token, {"tenant_id": str(low.tenants[SOUTH])}).status_code == 200
     assert low.runs("detect-alerts", NORTH) == []
@@ -126,9 +133,13 @@ def test_j7_the_token_decides_the_tenant(low):
 def test_j8_nested_entities_hash_alike_whatever_the_order_of_their_keys(low):
     def key(entity: str) -> str:
         with low.acting(NORTH) as conn:
-            return conn.execute("select lock_key from alerts.window_at('f', 'day', %s::jsonb)", [entity]).fetchone()[0]
+            return conn.execute(
+                "select lock_key from alerts.window_at('f', 'day', %s::jsonb)", [entity]
+            ).fetchone()[0]
 
-    assert key('{"rule": {"b": [1, {"y": 2, "x": 1}], "a": 1}}') == key('{"rule": {"a": 1.0, "b": [1, {"x": 1, "y": 2}]}}')
+    assert key('{"rule": {"b": [1, {"y": 2, "x": 1}], "a": 1}}') == key(
+        '{"rule": {"a": 1.0, "b": [1, {"x": 1, "y": 2}]}}'
+    )
     assert key('{"rule": {"a": 1, "b": [1, 2]}}') != key('{"rule": {"a": 1, "b": [2, 1]}}')
 
 

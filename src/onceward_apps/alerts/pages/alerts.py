@@ -14,11 +14,16 @@ from onceward.web.layout import Flash
 from onceward.web.query import query_of
 from onceward_apps.alerts import store
 from onceward_apps.alerts.drawing import Mark
+from onceward_apps.alerts.functions import Connection
 from onceward_apps.alerts.pages import change, id_of, render
 
 MOST = 200
 SEVERITIES = ("critical", "warning", "info")
-STATUSES = {"active": ("active", "open", "triggered"), "acknowledged": ("acknowledged",), "resolved": ("resolved",)}
+STATUSES = {
+    "active": ("active", "open", "triggered"),
+    "acknowledged": ("acknowledged",),
+    "resolved": ("resolved",),
+}
 
 
 async def index(request: Request) -> Response:
@@ -96,7 +101,7 @@ async def show(request: Request) -> Response:
     )  # fmt: skip
 
 
-async def values_around(connection: store.Connection, alert: dict[str, object]) -> list[tuple[object, float]]:
+async def values_around(connection: Connection, alert: dict[str, object]) -> list[tuple[object, float]]:
     """The metric three weeks before and two weeks after, in steps of two hours."""
     found = await store.rows(
         connection,
@@ -113,7 +118,9 @@ async def settle(request: Request) -> Response:
     form, alert = await read_form(request), id_of(request)
     status = form.text("status")
     async with web_of(request).database.acting(identity_of(request), writes=True) as db:
-        await change(db, "select alerts.settle_alert(%(id)s::uuid, %(status)s::text)", id=alert, status=status)
+        await change(
+            db, "select alerts.settle_alert(%(id)s::uuid, %(status)s::text)", id=alert, status=status
+        )
     return layout.back(request, f"/alerting/alerts/{alert}", Flash(f"The alert is {status}"))
 
 

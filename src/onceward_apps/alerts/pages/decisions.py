@@ -37,7 +37,8 @@ async def board(request: Request) -> Response:
             "  from alerts.decision_cards as k join alerts.alert_instances as a on a.id = k.alert_instance_id"
             "  join alerts.tenants as t on t.id = k.tenant_id left join alerts.outcomes as o on o.decision_card_id = k.id) as s"
             " where s.place <= case s.status when 'MEASURED' then %(few)s else %(most)s end order by s.place",
-            most=PER_COLUMN, few=MEASURED,
+            most=PER_COLUMN,
+            few=MEASURED,
         )
     columns = {status: [card for card in cards if card["status"] == status] for status in STATUSES}
     return render(
@@ -76,7 +77,11 @@ async def move(request: Request) -> Response:
             db, "select alerts.move_card(%(id)s::uuid, %(status)s::text, %(decision)s::text, %(note)s::text)",
             id=card, status=status, decision=form.text("decision") or None, note=form.text("note") or None,
         )  # fmt: skip
-    said = {"IN_PROGRESS": "The card is yours", "OPEN": "Given back", "DECIDED": "Decided; in a week the outcome is measured"}
+    said = {
+        "IN_PROGRESS": "The card is yours",
+        "OPEN": "Given back",
+        "DECIDED": "Decided; in a week the outcome is measured",
+    }
     undo = f"/alerting/decisions/{card}/give-back" if status == "IN_PROGRESS" else None
     return layout.back(request, f"/alerting/decisions/{card}", Flash(said.get(status, "Moved"), undo))
 
@@ -106,7 +111,8 @@ async def outcomes(request: Request) -> Response:
         for row in reversed(found)
     ]  # fmt: skip
     verdicts = {
-        word: sum(row["verdict"] == word for row in found) for word in ("improved", "unchanged", "worsened", "no_data")
+        word: sum(row["verdict"] == word for row in found)
+        for word in ("improved", "unchanged", "worsened", "no_data")
     }
     return render(request, "outcomes.html", shown, outcomes=found, bars=drawn, verdicts=verdicts)
 

@@ -49,7 +49,12 @@ class Pages:
             )  # fmt: skip
         drawn = {
             function: [
-                Bar(f"{run['created_at']:%-d %b %H:%M} UTC", float(run["duration_ms"] or 0), run["status"], run["status"])
+                Bar(
+                    f"{run['created_at']:%-d %b %H:%M} UTC",
+                    float(run["duration_ms"] or 0),
+                    run["status"],
+                    run["status"],
+                )
                 for run in reversed([run for run in found if run["function_name"] == function][:DRAWN])
             ]
             for function in sorted({run["function_name"] for run in found})
@@ -122,14 +127,20 @@ class Pages:
         run = id_of(request)
         async with web_of(request).database.acting(identity_of(request), writes=True) as db:
             await change(db, "select alerts.retry_run(%(id)s::uuid)", id=run)
-        return layout.back(request, _back(await read_form(request)), Flash("It runs again, with three retries"))
+        return layout.back(
+            request, _back(await read_form(request)), Flash("It runs again, with three retries")
+        )
 
     async def resolve(self, request: Request) -> Response:
         run, form = id_of(request), await read_form(request)
         if not form.text("note"):
-            raise InvalidArgument("the note is missing", hint="Say how it was settled; it is kept with the run.")
+            raise InvalidArgument(
+                "the note is missing", hint="Say how it was settled; it is kept with the run."
+            )
         async with web_of(request).database.acting(identity_of(request), writes=True) as db:
-            await change(db, "select alerts.resolve_run(%(id)s::uuid, %(note)s::text)", id=run, note=form.text("note"))
+            await change(
+                db, "select alerts.resolve_run(%(id)s::uuid, %(note)s::text)", id=run, note=form.text("note")
+            )
         return layout.back(request, "/alerting/errors", Flash("Settled"))
 
     async def scheduling(self, request: Request) -> Response:
@@ -175,7 +186,9 @@ class Pages:
                     if begun.is_ours:
                         flash = Flash(f"{name} runs")
                     else:
-                        flash = Flash(f"{name} has this window already: {begun.outcome}, {begun.holder}", tone="trouble")
+                        flash = Flash(
+                            f"{name} has this window already: {begun.outcome}, {begun.holder}", tone="trouble"
+                        )
                 case _:
                     raise InvalidArgument("action must be pause, resume or call")
         return layout.back(request, "/alerting/scheduling", flash)
@@ -195,5 +208,3 @@ class Pages:
 
 def _back(form: Any) -> str:
     return "/alerting/runs" if form.text("from") == "runs" else "/alerting/errors"
-
-

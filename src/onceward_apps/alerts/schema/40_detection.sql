@@ -16,7 +16,10 @@ begin
   return query
   with rule as materialized (
     select c.*, extract(epoch from c.period) as seconds,
-           extract(epoch from c.period) * case c.kind when 'change' then 2 when 'trend' then c.periods else 1 end as span
+           extract(epoch from c.period) * case c.kind when 'change' then 2 when 'trend' then c.periods else 1 end as span,
+           -- Where its aggregate stands among the measured ones.
+           array_position(array['last', 'avg', 'sum', 'min', 'max'], c.aggregate) as place,
+           case when c.comparison = 'above' or c.kind = 'threshold' then c.threshold else - c.threshold end as bound
       from alerts.alert_configs as c
      where c.tenant_id = v_tenant.id and c.enabled
   ), asked as materialized (
@@ -26,21 +29,22 @@ begin
       from asked as a
      cross join lateral alerts.measure(v_tenant.id, a.metric_code, p_as_of, a.seconds, a.span) as m
   ), compared as (
-    select r.id, m.external_object_id,
-           case r.kind
-             when 'threshold' then m.now_as[alerts.place(r.aggregate)]
-             when 'change' then 100 * (m.now_as[alerts.place(r.aggregate)] - m.before_as[alerts.place(r.aggregate)])
-                                / nullif(abs(m.before_as[alerts.place(r.aggregate)]), 0)
-             else 100 * m.slope * r.seconds / nullif(abs(m.mean), 0) end as value,
-           m.now_as[alerts.place(r.aggregate)] as observed,
-           case r.kind when 'change' then m.before_as[alerts.place(r.aggregate)] else r.threshold end as reference
+    select r.id, m.external_object_id, r.comparison, r.bound, m.now_as[r.place] as observed,
+           case r.kind when 'change' then m.before_as[r.place] else r.threshold end as reference,
+           case r.kind when 'threshold' then m.now_as[r.place]
+                       when 'change' then 100 * (m.now_as[r.place] - m.before_as[r.place]) / nullif(abs(m.before_as[r.place]), 0)
+                       else 100 * m.slope * r.seconds / nullif(abs(m.mean), 0) end as value
       from rule as r
       join measured as m on m.metric_code = r.metric_code and m.seconds = r.seconds and m.span = r.span
                         and (r.external_object_id is null or r.external_object_id = m.external_object_id)
      where r.kind <> 'missing'
+  ), judged as materialized (
+    select c.id, c.external_object_id, c.observed, c.reference, c.value,
+           coalesce(case c.comparison when 'above' then c.value > c.bound else c.value < c.bound end, false) as fires
+      from compared as c
     union all
     -- An object that had values and has had none for a period.
-    select r.id, o.external_object_id, null, null, null
+    select r.id, o.external_object_id, null, null, null, true
       from rule as r
       join alerts.metric_objects as o
         on o.tenant_id = v_tenant.id and o.metric_code = r.metric_code
@@ -54,12 +58,6 @@ begin
                                  where v.tenant_id = v_tenant.id and v.metric_code = r.metric_code
                                    and v.observed_at >= p_as_of - make_interval(secs => r.seconds) and v.observed_at < p_as_of
                                    and v.external_object_id = o.external_object_id)))
-  ), judged as materialized (
-    select c.*,
-           r.kind = 'missing'
-             or case r.comparison when 'above' then c.value > r.threshold
-                                  else c.value < case r.kind when 'threshold' then r.threshold else - r.threshold end end as fires
-      from compared as c join rule as r on r.id = c.id
   ), made as (
     insert into alerts.alert_instances
       (tenant_id, alert_config_id, external_object_id, alert_date, metric_code, title, message, severity, metric_value,
@@ -81,11 +79,6 @@ end;
 $$;
 comment on function alerts.detect(timestamptz, date, uuid) is
   'Evaluates every rule of the acting tenant as of a moment and records what is new: one alert per rule, object and day.  Returns how many rules, comparisons, conditions and new alerts.';
-
-create or replace function alerts.place(p_aggregate text)
-  returns integer
-  language sql immutable
-  return array_position(array['last', 'avg', 'sum', 'min', 'max'], p_aggregate);
 
 -- The values of one metric: of the last period and of the one before, as last, avg, sum, min, max; and the slope over the span.
 create or replace function alerts.measure(p_tenant_id uuid, p_metric_code text, p_as_of timestamptz, p_seconds numeric, p_span numeric)

@@ -1,0 +1,54 @@
+"""The commands of the README, on a real database."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+pytestmark = pytest.mark.slow
+
+
+def run(kit, *arguments: str, status: int = 0) -> str:
+    done = subprocess.run(
+        [sys.executable, "-m", "onceward_apps.alerts", *arguments],
+        check=False,
+        capture_output=True,
+        text=True,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path)), "ONCEWARD_DSN": kit.dsn},
+    )
+    assert done.returncode == status, done.stderr
+    return done.stdout + done.stderr
+
+
+def test_install_sample_tenant_and_functions(onceward_kit):
+    onceward_kit.clock.unpin()
+    assert "schema alerts is installed" in run(onceward_kit, "install")
+    assert "2 sample companies are new" in run(onceward_kit, "sample")
+    assert "0 sample companies are new" in run(onceward_kit, "sample")
+    assert 'tenant "acme" is set' in run(
+        onceward_kit, "tenant", "acme", "Acme", "--zone", "Europe/Lisbon", "--notify", "a@example.com"
+    )
+    assert "detect-alerts" in run(onceward_kit, "functions")
+    zones = (
+        onceward_kit.connect()
+        .execute(
+            "select distinct tenant, zone from onceward.schedules where name = 'detect-alerts' order by 1"
+        )
+        .fetchall()
+    )
+    assert zones == [
+        ("acme", "Europe/Lisbon"),
+        ("kiwi", "Pacific/Auckland"),
+        ("northwind", "America/Los_Angeles"),
+    ]
+
+
+@pytest.mark.crash
+def test_the_drill(onceward_kit):
+    onceward_kit.clock.unpin()
+    said = run(onceward_kit, "drill")
+    assert "1 × started" in said
+    assert "completed after 1 retry; runs: 1, alerts: 1" in said
