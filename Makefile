@@ -7,6 +7,9 @@ READY := .venv/.ready
 JOBS ?= 2
 ARGS ?=
 
+# What make demo shows beside the sample shop.
+SYSTEMS := proof intake alerts meals
+
 # Tests and checks bring their own servers: one named in the environment is never touched.
 ALONE := env -u ONCEWARD_DSN -u PGHOST -u PGHOSTADDR -u PGPORT -u PGSERVICE -u PGDATABASE -u PGUSER -u PGPASSWORD
 
@@ -15,8 +18,8 @@ ALONE := env -u ONCEWARD_DSN -u PGHOST -u PGHOSTADDR -u PGPORT -u PGSERVICE -u P
 help: ## Show these targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-6s  %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-demo: $(READY) ## Start everything with a sample shop, and print a link to the web pages; PORT chooses the port
-	@$(BIN)/onceward up
+demo: $(READY) ## Start everything with a sample shop and the four systems, and print a link to the pages; PORT chooses the port
+	@$(BIN)/onceward up onceward.samples:app $(SYSTEMS:%=onceward_apps.%.app:app)
 
 test: check ## Run every check, all tests, then the crash tests (about twenty minutes)
 	@echo "==> PostgreSQL 15"
