@@ -45,7 +45,9 @@ def test_the_page_is_accessible_and_fits_its_window(window, companies, size):
         assert [found["id"] for found in Axe().run(page).response["violations"]] == []
     assert not page.evaluate("document.documentElement.scrollWidth > document.documentElement.clientWidth")
     # Nor does a table have to be moved sideways.
-    assert page.evaluate("[...document.querySelectorAll('.table-wrap')].every(one => one.scrollWidth <= one.clientWidth)")
+    assert page.evaluate(
+        "[...document.querySelectorAll('.table-wrap')].every(one => one.scrollWidth <= one.clientWidth)"
+    )
 
 
 def test_a_tenant_neither_sees_nor_changes_anothers_source(window, companies):
