@@ -15,7 +15,7 @@ from tests.web.conftest import CHROMIUM, SHOTS
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
 PAGES = (
-    "/alerting/", "/alerting/?status=active&severity=critical", "/alerting/decisions", "/alerting/outcomes", "/alerting/sources", "/alerting/runs",
+    "/alerting/", "/alerting/?status=active&severity=critical", "/alerting/decisions", "/alerting/outcomes", "/alerting/runs",
     "/alerting/health", "/alerting/errors", "/alerting/errors?settled=1", "/alerting/scheduling",
 )  # fmt: skip
 

@@ -22,7 +22,7 @@ from onceward_apps.alerts.sync.access import Access
 
 log = logs.get("onceward_apps.alerts.sync")
 FUNCTION, SOURCE = "sync-ecommerce-data", "shop export"
-DAYS, CUSTOMERS = 240, 160
+DAYS, CUSTOMERS = 240, (130, 190)
 FIRST = (
     "Amelia", "Noah", "Isla", "Mateo", "Aroha", "Liam", "Zoë", "Søren", "Mei", "Oliver", "Priya", "Lucas", "Hana", "Tāne",
     "Chloe", "Diego", "Freya", "Kenji", "Ruby", "Emil", "Nadia", "Theo", "Anahera", "Jack",
@@ -63,7 +63,7 @@ def sample_orders(tenant: str, now: datetime, currency: str) -> list[dict[str, s
     """The same for the same tenant and day: regulars, people who came once, people who stayed away."""
     dice = random.Random(f"orders of {tenant}")  # noqa: S311 - samples
     orders: list[tuple[datetime, dict[str, str]]] = []
-    for number in range(1, CUSTOMERS + 1):
+    for number in range(1, dice.randint(*CUSTOMERS) + 1):
         name = f"{dice.choice(FIRST)} {dice.choice(LAST)}"
         customer = {
             "customer_id": f"C{number:04}",

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import pytest
+from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import expect
 
 from tests.apps.alerts.sync.conftest import FUNCTION
 from tests.apps.alerts.test_pages import chromium, companies, window
+from tests.web.conftest import SHOTS
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
 __all__ = ["chromium", "companies", "window"]
@@ -15,7 +17,7 @@ __all__ = ["chromium", "companies", "window"]
 def test_sources_are_seen_paused_and_their_columns_accepted(window, companies):
     page = window()
     page.goto("/alerting/sources")
-    row = page.get_by_role("row", name="shop export csv Northwind Coffee")
+    row = page.get_by_role("table").first.locator("tr", has_text="Northwind Coffee")
     expect(row).to_contain_text(FUNCTION)
     expect(page.get_by_role("table").last).to_contain_text("Kiwi Outfitters")
 
@@ -30,6 +32,22 @@ def test_sources_are_seen_paused_and_their_columns_accepted(window, companies):
     assert companies.rows(state, "kiwi") == [(True, False)]
     row.get_by_role("button", name="Resume").click()
     expect(page.get_by_text("The source is read again")).to_be_visible()
+
+
+@pytest.mark.parametrize("size", [(1280, 800), (390, 844)])
+def test_the_page_is_accessible_and_fits_its_window(window, companies, size):
+    page = window(viewport={"width": size[0], "height": size[1]})
+    SHOTS.mkdir(parents=True, exist_ok=True)
+    page.goto("/alerting/sources")
+    for theme in ("light", "dark"):
+        page.emulate_media(color_scheme=theme)
+        page.screenshot(path=SHOTS / f"alerting-sources.{theme}.{size[0]}.png", full_page=True)
+        assert [found["id"] for found in Axe().run(page).response["violations"]] == []
+    assert not page.evaluate("document.documentElement.scrollWidth > document.documentElement.clientWidth")
+    # Nor does a table have to be moved sideways.
+    assert page.evaluate(
+        "[...document.querySelectorAll('.table-wrap')].every(one => one.scrollWidth <= one.clientWidth)"
+    )
 
 
 def test_a_tenant_neither_sees_nor_changes_anothers_source(window, companies):
