@@ -2577,7 +2577,7 @@ create function onceward.declare_schedules(p_app text, p_schedules jsonb)
   returns TABLE(name text, outcome text) language plpgsql volatile security definer set search_path=pg_catalog, pg_temp;
 create function onceward.declared(p_what text, p_count integer)
   returns integer language plpgsql volatile set search_path=pg_catalog, pg_temp;
-create function onceward.deliver(p_kind text, p_key text, p_content jsonb, p_tenant text DEFAULT NULL::text, p_run_at timestamp with time zone DEFAULT NULL::timestamp with time zone, p_expires_at timestamp with time zone DEFAULT NULL::timestamp with time zone, p_priority integer DEFAULT 0, p_retry jsonb DEFAULT NULL::jsonb, p_max_attempts integer DEFAULT NULL::integer, p_alerts_to jsonb DEFAULT NULL::jsonb, p_headers jsonb DEFAULT NULL::jsonb, p_made_by uuid DEFAULT NULL::uuid)
+create function onceward.deliver(p_kind text, p_key text, p_content jsonb, p_tenant text DEFAULT NULL::text, p_run_at timestamp with time zone DEFAULT NULL::timestamp with time zone, p_expires_at timestamp with time zone DEFAULT NULL::timestamp with time zone, p_priority integer DEFAULT 0, p_retry jsonb DEFAULT NULL::jsonb, p_max_attempts integer DEFAULT NULL::integer, p_alerts_to jsonb DEFAULT NULL::jsonb, p_headers jsonb DEFAULT NULL::jsonb, p_lane text DEFAULT 'deliveries'::text, p_made_by uuid DEFAULT NULL::uuid)
   returns TABLE(delivery_id uuid, created boolean, state text) language plpgsql volatile security definer set search_path=pg_catalog, pg_temp;
 create function onceward.delivery_content(p_delivery_id uuid)
   returns jsonb language plpgsql stable security definer set search_path=pg_catalog, pg_temp;
@@ -2645,7 +2645,7 @@ create function onceward.enqueue_workflow(p_nodes jsonb, p_tenant text DEFAULT N
   returns TABLE(node text, job_id uuid, workflow_id uuid, created boolean) language plpgsql volatile security definer set search_path=pg_catalog, pg_temp;
 create function onceward.ensure_partitions(p_days_ahead integer DEFAULT 14)
   returns integer language plpgsql volatile security definer set TimeZone=UTC set lock_timeout=2s set search_path=pg_catalog, pg_temp;
-create function onceward.enter_delivery(p_kind text, p_key text, p_content jsonb, p_tenant text, p_run_at timestamp with time zone, p_expires_at timestamp with time zone, p_priority integer, p_retry jsonb, p_max_attempts integer, p_alerts_to jsonb, p_is_alert boolean, p_headers jsonb DEFAULT NULL::jsonb, p_made_by uuid DEFAULT NULL::uuid)
+create function onceward.enter_delivery(p_kind text, p_key text, p_content jsonb, p_tenant text, p_run_at timestamp with time zone, p_expires_at timestamp with time zone, p_priority integer, p_retry jsonb, p_max_attempts integer, p_alerts_to jsonb, p_is_alert boolean, p_headers jsonb DEFAULT NULL::jsonb, p_lane text DEFAULT 'deliveries'::text, p_made_by uuid DEFAULT NULL::uuid)
   returns TABLE(delivery_id uuid, created boolean) language plpgsql volatile set search_path=pg_catalog, pg_temp;
 create function onceward.enter_monitor(p_source text, p_app text, p_function text, p_spec jsonb)
   returns text language plpgsql volatile set search_path=pg_catalog, pg_temp;
@@ -3266,9 +3266,9 @@ grant execute on function onceward.declare_limits(jsonb,boolean) to onceward_pro
 grant execute on function onceward.declare_limits(jsonb,boolean) to onceward_worker;
 grant execute on function onceward.declare_monitors(text,jsonb) to onceward_worker;
 grant execute on function onceward.declare_schedules(text,jsonb) to onceward_worker;
-grant execute on function onceward.deliver(text,text,jsonb,text,timestamp with time zone,timestamp with time zone,integer,jsonb,integer,jsonb,jsonb,uuid) to onceward_operator;
-grant execute on function onceward.deliver(text,text,jsonb,text,timestamp with time zone,timestamp with time zone,integer,jsonb,integer,jsonb,jsonb,uuid) to onceward_producer;
-grant execute on function onceward.deliver(text,text,jsonb,text,timestamp with time zone,timestamp with time zone,integer,jsonb,integer,jsonb,jsonb,uuid) to onceward_worker;
+grant execute on function onceward.deliver(text,text,jsonb,text,timestamp with time zone,timestamp with time zone,integer,jsonb,integer,jsonb,jsonb,text,uuid) to onceward_operator;
+grant execute on function onceward.deliver(text,text,jsonb,text,timestamp with time zone,timestamp with time zone,integer,jsonb,integer,jsonb,jsonb,text,uuid) to onceward_producer;
+grant execute on function onceward.deliver(text,text,jsonb,text,timestamp with time zone,timestamp with time zone,integer,jsonb,integer,jsonb,jsonb,text,uuid) to onceward_worker;
 grant execute on function onceward.delivery_content(uuid) to onceward_operator;
 grant execute on function onceward.delivery_content(uuid) to onceward_worker;
 grant execute on function onceward.disable_monitor(text) to onceward_operator;
