@@ -8,7 +8,7 @@ from decimal import Decimal
 from uuid import UUID
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from onceward_apps.alerts.sync import values
@@ -39,6 +39,7 @@ def test_what_is_no_number_is_refused(given):
         values.number(given)
 
 
+@settings(deadline=None)
 @given(st.decimals(allow_nan=False, allow_infinity=False, places=6, min_value=-(10**20), max_value=10**20))
 def test_a_number_and_its_text_are_the_same_number(number):
     assert values.number(str(number)) == values.number(number) == number
