@@ -502,6 +502,17 @@ def test_a_healthy_database_raises_nothing_with_the_defaults(db, watch):
     assert watch.alerts() == []
 
 
+def test_slots_that_do_not_matter_are_nobodys_fault(db, watch):
+    db.call("add_schedule", name="careless", task="report", spec="1 minute", missed="none")
+    db.call("add_schedule", name="careful", task="report", spec="1 minute")
+    db.clock.advance("30 minutes")
+    db.call("tick")
+
+    watch.run("missed_ticks")
+
+    assert [alert.key for alert in watch.alerts("missed_ticks")] == ["careful"]
+
+
 def test_the_culprit_of_a_pinned_xmin_is_named(db, watch):
     open_transaction(600)(db)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import re
 import sys
@@ -70,6 +71,9 @@ def stdout() -> Console:
 
 
 def stderr() -> Console:
+    # What was printed before comes before, also where both go into one file.
+    with contextlib.suppress(OSError, ValueError):
+        sys.stdout.flush()
     return _console(sys.stderr)
 
 

@@ -77,7 +77,7 @@ async def thank(order: int) -> str:
     return f"thanks for order {order}"
 
 
-@app.schedule(timedelta(seconds=15), name="pulse", overlap="skip")
+@app.schedule(timedelta(seconds=15), name="pulse", missed="none", overlap="skip")
 @app.task(lane="reports")
 async def count_orders() -> dict[str, int]:
     """So that something happens by itself."""

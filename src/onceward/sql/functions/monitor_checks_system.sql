@@ -7,7 +7,10 @@ create or replace function onceward.check_missed_ticks(p_thresholds jsonb)
 as $$
   with lost as materialized (
     select t.tenant, t.schedule, t.slots from onceward.tick_private as t
-     where t.outcome in ('missed', 'failed')
+     where (t.outcome = 'failed'
+            -- Whoever declares missed => none says that a lost slot does not matter.
+            or t.outcome = 'missed' and not exists (
+              select from onceward.schedule_private as s where s.tenant = t.tenant and s.name = t.schedule and s.missed = 'none'))
        and t.ticked_at > onceward.now() - make_interval(secs => (p_thresholds ->> 'window')::double precision)
      order by t.ticked_at desc
      limit 10000
