@@ -28,6 +28,7 @@ test: check ## Run every check, all tests, then the crash tests (about twenty mi
 	@tools/postgres15.sh > .venv/.postgres15
 	@echo "==> Chromium"
 	@tools/chromium.sh > .venv/.chromium
+	@tools/zbar.sh
 	@echo "==> tests"
 	@ONCEWARD_TEST_PG15_BIN="$$(cat .venv/.postgres15)" ONCEWARD_TEST_CHROMIUM="$$(cat .venv/.chromium)" \
 		$(ALONE) $(BIN)/pytest -n $(JOBS) --dist loadfile -m "not crash" $(ARGS)

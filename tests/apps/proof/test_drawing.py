@@ -1,8 +1,9 @@
-"""QR code, label and card: decoded by two independent readers, measured, and checked as print files."""
+"""QR code, label and card: decoded by three independent readers, measured, and checked as print files."""
 
 from __future__ import annotations
 
 import io
+from ctypes.util import find_library
 from datetime import date
 from uuid import UUID
 
@@ -53,7 +54,14 @@ def by_opencv(image):
     return [text for text in found[1] if text] if found[0] else []
 
 
-READERS = pytest.mark.parametrize("read", [by_zxing, by_opencv])
+def by_zbar(image):
+    from pyzbar import pyzbar
+
+    return [code.data.decode() for code in pyzbar.decode(image, [pyzbar.ZBarSymbol.QRCODE])]
+
+
+NEEDS_ZBAR = pytest.mark.skipif(find_library("zbar") is None, reason="libzbar is not installed")
+READERS = pytest.mark.parametrize("read", [by_zxing, by_opencv, pytest.param(by_zbar, marks=NEEDS_ZBAR)])
 
 
 @READERS
