@@ -65,6 +65,11 @@ def alert(db):
     return db.value("select id from onceward.alerts")
 
 
+def failure(db):
+    db.dead_letter(message=SECRET)
+    return db.one("select task, fingerprint from onceward.dead_letters")
+
+
 def silence(db):
     return db.value("select onceward.silence_alerts(onceward.now() + interval '1 hour', 'release')")
 
@@ -137,6 +142,10 @@ ACTS = {
     "requeue_workflow": Act("job.requeued", None, lambda db, flow: db.call("requeue_workflow", workflow_id=flow),
                             failed_workflow),
     "resolve": Act("job.resolved", None, job("resolve", note="by hand"), lambda db: db.dead_letter()),
+    "assign_dead_letters": Act("dead_letter.assigned", "*", lambda db, found: db.call(
+        "assign_dead_letters", task=found.task, fingerprint=found.fingerprint, to="jane"), failure),
+    "comment_dead_letters": Act("dead_letter.commented", "*", lambda db, found: db.call(
+        "comment_dead_letters", task=found.task, fingerprint=found.fingerprint, body="known"), failure),
     "run_now": Act("job.run_now", None, job("run_now"), lambda db: db.enqueue(run_at=db.now() + timedelta(days=1))),
     "decide_delivery": Act("delivery.decided", None, lambda db, found: db.call(
         "decide_delivery", delivery_id=found, decision="abandon", note="asked them"), uncertain),
