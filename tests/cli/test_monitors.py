@@ -245,7 +245,7 @@ def test_a_bad_channel_is_refused(cli, db, arguments, status, fragment):
 
 def test_retention_is_shown_set_and_run(cli, db):
     db.done()
-    assert len(cli.json("retention", "show")) == 16
+    assert len(cli.json("retention", "show")) == 19
     assert "archive" in cli.ok("retention", "show").out
     assert "kept for 10d" in cli.ok("retention", "set", "archive", "10d").err
     db.clock.advance("30 days")
