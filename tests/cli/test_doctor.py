@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from datetime import timedelta
 
 import psycopg
@@ -189,7 +190,8 @@ def test_roles_and_their_members_are_named(find, login):
     finding = find("roles")
 
     assert finding["status"] == "ok"
-    assert "onceward_worker: test_" in finding["meaning"]
+    # Roles are those of the whole server: systems that were installed in other databases have theirs, too.
+    assert re.search(r"onceward_worker: [^;]*\btest_", finding["meaning"])
 
 
 def test_missing_partitions_are_found(find, db):
