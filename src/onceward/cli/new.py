@@ -51,7 +51,9 @@ def function(
     write_new({source: _written("function.py", replaced), test: _written("test_function.py", replaced)})
     for path in (source, test):
         print(path)
-    output.note(f'hint: Run its test with "pytest {test}", and a worker with "onceward worker {module}:app".')
+    output.note(
+        f'hint: Run its test with "pytest {test}" (pip install pytest, if it is not there), and a worker with "onceward worker {module}:app".'
+    )
 
 
 def _module(name: str) -> str:

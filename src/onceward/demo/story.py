@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import contextlib
-import shutil
 import signal
-import sys
 import time
 from collections.abc import Sequence
-from pathlib import Path
 from types import FrameType
 from uuid import UUID
 
@@ -31,6 +28,7 @@ from onceward.demo.tasks import (
 from onceward.demo.workers import Workers
 from onceward.dsn import resolve_dsn
 from onceward.model import FINISHED, JobInfo, JobRef
+from onceward.program import program
 
 
 def run() -> int:
@@ -143,20 +141,16 @@ def _running(jobs: Sequence[JobInfo], wanted: Sequence[JobRef]) -> int:
 
 
 def _look_further(console: Console, dead: UUID | None, *, embedded: bool) -> None:
-    here = Path(sys.executable).parent / "onceward"
-    with contextlib.suppress(ValueError):
-        here = here.relative_to(Path.cwd())
-    program = "onceward" if shutil.which("onceward") else str(here)
     console.print(Text("\nLook further", style="bold"))
     for command, meaning in (
-        (f"{program} job list --lane {LANE}", "every job, newest first"),
+        (f"{program()} job list --lane {LANE}", "every job, newest first"),
         (
-            f"{program} job show {dead}" if dead else "",
+            f"{program()} job show {dead}" if dead else "",
             "one job: attempts, errors, payloads before and after",
         ),
-        (f"{program} lane list", "what waits where"),
-        (f"{program} workers --all", "the worker that was killed, and the one that came"),
-        (f"{program} doctor", "what could lose work or slow it down"),
+        (f"{program()} lane list", "what waits where"),
+        (f"{program()} workers --all", "the worker that was killed, and the one that came"),
+        (f"{program()} doctor", "what could lose work or slow it down"),
     ):
         if command:
             console.print(Text.assemble("  ", (command, "cyan")), soft_wrap=True)

@@ -20,6 +20,7 @@ from onceward.calls import access
 from onceward.client import Client
 from onceward.deliveries.handler import LANE
 from onceward.dsn import LIBPQ_VARIABLES, resolve_dsn
+from onceward.program import program
 from onceward.up.workers import WorkerProcess
 from onceward.web import ApiSettings, Section, Sso, WebSettings, secrets
 from onceward.web.server import check_may_listen, is_loopback, make_server, open_socket
@@ -84,7 +85,10 @@ def run(settings: UpSettings, apps: Mapping[str, Onceward]) -> int:
         asyncio.run(main())
     console.print("\nStopped. Everything is kept, and is there again at the next start.", soft_wrap=True)
     if is_embedded:
-        console.print("PostgreSQL goes on; [bold]onceward db stop[/] ends it.", soft_wrap=True)
+        console.print(
+            Text.assemble("PostgreSQL goes on; ", (f"{program()} db stop", "bold"), " ends it."),
+            soft_wrap=True,
+        )
     return 0
 
 
@@ -162,7 +166,7 @@ def _greet(address: str, link: str, log_files: Sequence[Path], *, anybody_reads:
     show.print()
     rows = {
         **({"Look without signing in": address} if anybody_reads else {}),
-        "Another link": f"onceward operator link {OPERATOR} --address {address}",
+        "Another link": f"{program()} operator link {OPERATOR} --address {address}",
         "Log of the worker" if len(log_files) == 1 else "Logs of the workers": _shown(log_files),
         "Stop": "Ctrl-C",
     }
