@@ -270,6 +270,8 @@ def _events(body: object) -> list[AuditEvent]:
         return [AuditEvent.model_validate(body)]
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False, include_context=False)[0]
+        if first["loc"] == ("events",) and first["type"] in {"too_short", "too_long"}:
+            raise Refusal(422, "invalid", f"events: there must be 1 to {_MOST_EVENTS} of them.") from None
         # The place, and never the value.
         place = ".".join(str(part) for part in first["loc"] if re.fullmatch(r"[a-z_0-9]{1,40}", str(part)))
         raise Refusal(422, "invalid", f"{place or 'body'}: this is missing, or not of its kind.") from None

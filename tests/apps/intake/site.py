@@ -8,7 +8,7 @@ import threading
 
 import httpx
 
-from onceward.web import WebSettings
+from onceward.web import WebSettings, secrets
 from onceward.web.server import make_server, open_socket
 from onceward_apps.intake import store
 from onceward_apps.intake.pages import section
@@ -40,6 +40,16 @@ class Site:
         with httpx.Client(base_url=self.address, timeout=20) as http:
             if user is not None:
                 assert http.get(self.link(user)).status_code == 303
+            yield http
+
+    @contextlib.contextmanager
+    def operator(self, role="operator", tenant=None):
+        """Somebody at the pages of operators, signed in."""
+        secret = secrets.new(secrets.LINK)
+        self.intake.conn.execute("select onceward.add_operator('ana', %s, %s)", [role, tenant])
+        self.intake.conn.execute("select onceward.create_link('ana', %s)", [secrets.digest(secret)])
+        with httpx.Client(base_url=self.address, timeout=20) as http:
+            assert http.post("/sign-in", data={"link": secret}).status_code == 303
             yield http
 
     def close(self) -> None:

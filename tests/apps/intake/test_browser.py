@@ -119,3 +119,29 @@ def test_a_refused_upload_says_why_on_the_page(window):
         {"name": "notes.png", "mimeType": "image/png", "buffer": b"this is no picture at all, sorry"}
     )
     page.get_by_text("Only PDF, JPEG, PNG, TIFF and HEIC files can be read.").wait_for()
+
+
+@pytest.mark.browser
+def test_the_same_file_chosen_twice_is_one_file(intake, window):
+    page = window()
+    for said in ("Uploaded", "Already here"):
+        page.locator("#file").set_input_files({"name": "a.png", "mimeType": "image/png", "buffer": png()})
+        page.locator("[data-sending]").get_by_text(said).wait_for()
+    assert intake.one("select count(*) from intake.shell_files") == 1
+    page.locator("#file").set_input_files(
+        [{"name": f"{text}.png", "mimeType": "image/png", "buffer": png(text)} for text in ("b", "c")]
+    )
+    page.locator("a.file").nth(2).wait_for()
+
+
+@pytest.mark.browser
+def test_without_scripts_a_file_is_chosen_and_sent_and_its_page_comes_again(intake, window):
+    page = window(java_script_enabled=False)
+    chooser = page.get_by_label("Choose files")
+    assert chooser.evaluate("input => getComputedStyle(input).opacity") == "1"
+    assert not page.locator("label[for=file]").is_visible()
+    chooser.set_input_files({"name": "a.png", "mimeType": "image/png", "buffer": png()})
+    page.get_by_role("button", name="Upload").click()
+    page.get_by_text("shows the result by itself").wait_for()
+    intake.drain()
+    page.get_by_role("heading", name="Measurements").wait_for()

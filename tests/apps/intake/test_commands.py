@@ -45,6 +45,28 @@ def test_install_look_and_make_a_link(run):
     assert tokens.verify(Settings.from_environ(), token).user == samples.MAYA.owner
 
 
+def test_people_are_listed_and_get_tokens(run):
+    run("install", "--sample")
+    found = [json.loads(line) for line in run("people").splitlines()]
+    assert {
+        (row["display_name"], row["account_id"], row["profile_id"])
+        for row in found
+        if row["access"] == "owner"
+    } == {(person.name, str(person.owner), str(person.id)) for person in samples.PEOPLE}
+    token = run("token", found[0]["account_id"]).strip()
+    assert str(tokens.verify(Settings.from_environ(), token).user) == found[0]["account_id"]
+
+
+@pytest.mark.parametrize("command", ["link", "token"])
+def test_nobody_gets_a_token_of_an_account_that_is_not_there(run, command):
+    run("install", "--sample")
+    # The id of a profile is easily taken for that of its account.
+    done = CliRunner().invoke(cli, [command, str(samples.MAYA.id)])
+    assert (done.exit_code, done.stdout) == (1, "")
+    assert f"account {samples.MAYA.id} does not exist" in done.stderr
+    assert "intake people" in done.stderr
+
+
 def test_the_documented_defaults(intake):
     rows = dict(intake.all("select config_key, config_value from intake.system_configuration"))
     assert {key: rows[key] for key in (

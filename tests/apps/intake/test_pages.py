@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from datetime import timedelta
 from uuid import uuid4
 
+import pytest
+
 from onceward_apps.intake import samples, store
-from onceward_apps.intake.pages.records import COOKIE
+from onceward_apps.intake.pages.records import COOKIE, bytes_text
 from tests.apps.intake.stage import png
 
 
@@ -22,6 +25,15 @@ def test_a_form_without_scripts_uploads_too(intake, site):
         assert (
             answer.headers["location"] == f"/records/files/{intake.one('select id from intake.shell_files')}"
         )
+        assert "Already here" not in http.get(answer.headers["location"]).text
+        again = http.post(
+            "/records/upload",
+            data={"profile_id": str(intake.profile)},
+            files={"file": ("b.png", png(), "image/png")},
+        )
+        assert again.headers["location"] == f"{answer.headers['location']}?already=yes"
+        assert "Already here" in http.get(again.headers["location"]).text
+        assert intake.one("select count(*) from intake.shell_files") == 1
         refused = http.post(
             "/records/upload",
             data={"profile_id": str(intake.profile)},
@@ -37,6 +49,9 @@ def test_another_site_cannot_post_here(intake, site):
             query = {"profile_id": str(intake.profile), "filename": "a.png"}
             answer = http.post("/records/upload", params=query, content=png(), headers=headers)
             assert answer.status_code == 403
+            assert "Health records" in answer.text
+            asked = http.post("/records/upload", headers={**headers, "accept": "application/json"})
+            assert (asked.status_code, asked.json()["success"]) == (403, False)
     assert intake.one("select count(*) from intake.shell_files") == 0
 
 
@@ -73,7 +88,8 @@ def test_a_link_is_over_when_its_time_is_and_the_token_leaves_the_address(intake
         page = http.get("/records/")
         assert "default-src 'none'" in page.headers["content-security-policy"]
         assert page.headers["cache-control"] == "no-store"
-        http.post("/records/leave")
+        left = http.post("/records/leave")
+        assert (left.status_code, left.headers["location"]) == (303, "/records/")
         assert http.get("/records/").status_code == 401
 
 
@@ -97,6 +113,85 @@ def test_operators_see_queues_and_limits_and_no_name_of_a_file(intake, site, doo
         assert "openai" in page.text
         assert "HIV-result" not in page.text
         assert http.post(f"/intake/people/{intake.profile}/open").status_code == 403
+
+
+@pytest.mark.parametrize(
+    ("role", "is_bound", "may"),
+    [("operator", False, True), ("admin", False, True), ("viewer", False, False), ("operator", True, False)],
+)
+def test_names_of_people_are_for_those_who_may_open_their_pages(intake, site, role, is_bound, may):
+    with site.visitor() as http:
+        page = http.get("/intake/")
+        assert page.status_code == 200
+        assert "Maya Thompson" not in page.text
+        assert "Try the pages" not in page.text
+    with site.operator(role, str(intake.profile) if is_bound else None) as http:
+        page = http.get("/intake/")
+        assert ("Maya Thompson" in page.text, "Open as" in page.text) == (may, may)
+        form = re.search(r'name="csrf" value="(\w+)"', http.get("/_components").text)
+        assert form
+        opened = http.post(f"/intake/people/{intake.profile}/open", data={"csrf": form[1]})
+        assert opened.status_code == (303 if may else 403)
+        if not may:
+            return
+        assert http.get(opened.headers["location"]).status_code == 303
+        assert "Maya Thompson" in http.get("/records/").text
+        # The person sees that it was no machine, and the audit log who it was.
+        touched = http.get("/records/usage").text
+        assert re.search(r"Sign-in link made by an operator</span>\s*<span[^>]*>an operator<", touched)
+    made = intake.row("select new_values from intake.audit_log where reason like 'Sign-in link%%'")
+    assert made["new_values"] == {"operator": "ana"}
+
+
+def test_a_meter_of_a_provider_says_what_its_bar_shows(intake, site):
+    with site.visitor() as http:
+        assert 'aria-label="Requests: 400 of 400 left"' in http.get("/intake/").text
+        for _ in range(4):
+            assert intake.one("select intake.acquire_api_capacity('anthropic', 'claude', 0)")
+        bar = re.search(
+            r'aria-label="Requests: 396 of 400 left".*?meter-level" width="([\d.]+)"',
+            http.get("/intake/").text,
+        )
+        assert bar
+        assert bar[1] == "99.0"
+
+
+def test_what_is_not_there_is_told_by_the_pages_of_the_person(intake, site, door):
+    file = door.upload(png()).json()["shell_file_id"]
+    with site.visitor(intake.stranger) as http:
+        for path in (
+            f"/records/files/{file}",
+            f"/records/?profile={intake.profile}",
+            f"/records/files/{file}/pages/1.png",
+            "/records/nothing",
+            "/records/leave",
+        ):
+            answer = http.get(path)
+            assert answer.status_code == 404, path
+            assert "There is nothing here" in answer.text
+            assert "Health records" in answer.text
+            assert "Onceward" not in answer.text
+        asked = http.get("/records", params={"profile": "x"})
+        assert (asked.status_code, asked.headers["location"]) == (307, "/records/?profile=x")
+
+
+def test_without_scripts_a_waiting_page_comes_again_and_one_file_is_chosen(intake, site, door):
+    file = door.upload(png()).json()["shell_file_id"]
+    again = '<noscript><meta http-equiv="refresh" content="5"></noscript>'
+    with site.visitor(intake.owner) as http:
+        assert again in http.get(f"/records/files/{file}").text
+        home = http.get("/records/").text
+        assert again not in home
+        assert " multiple" not in home
+        intake.drain()
+        assert again not in http.get(f"/records/files/{file}").text
+
+
+@pytest.mark.parametrize(
+    ("count", "text"), [(512, "512 B"), (17101, "16.7 KiB"), (1024**2, "1 MiB"), (5 * 1024**4, "5.0 TiB")]
+)
+def test_a_size_has_a_space_before_its_unit(count, text):
+    assert bytes_text(count) == text
 
 
 def test_samples_are_there_once(intake, site):

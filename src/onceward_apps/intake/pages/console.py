@@ -6,6 +6,7 @@ from datetime import timedelta
 from typing import Any
 from uuid import UUID
 
+from psycopg.types.json import Jsonb
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
@@ -14,7 +15,7 @@ from starlette.routing import Route
 from onceward.web import layout
 from onceward.web.context import identity_of, web_of
 from onceward_apps.intake import domain, store, tokens
-from onceward_apps.intake.pages.records import ROOT, asset
+from onceward_apps.intake.pages.records import ROOT, asset, bytes_text
 from onceward_apps.intake.settings import Settings
 
 # How long the link of "Open as" lasts: it is followed at once.
@@ -36,6 +37,8 @@ class Console:
     async def show(self, request: Request) -> Response:
         async with web_of(request).database.acting(identity_of(request)) as db:
             shown = await layout.frame(db)
+        # Names of people are for those who may open their pages; an account may have more profiles than one tenant.
+        may_open = identity_of(request).acts_for_all
         async with self._database.serving() as connection:
             context: dict[str, Any] = {
                 "limits": await store.rows(
@@ -52,11 +55,7 @@ class Console:
                     "select id, status, document_kind, mime_type, file_size_bytes, page_count, needs_review, job_id, ai_job_id, created_at, "
                     "processed_at - created_at as took from intake.shell_files order by created_at desc limit 15",
                 ),
-                "people": await store.rows(
-                    connection,
-                    "select p.id, p.display_name, p.plan_type, count(f.id) as files from intake.user_profiles as p "
-                    "left join intake.shell_files as f on f.patient_id = p.id group by p.id order by p.created_at, p.id limit 20",
-                ),
+                "people": await _people(connection) if may_open else [],
                 "flags": await store.rows(
                     connection,
                     "select config_key, config_value from intake.system_configuration order by config_key",
@@ -64,11 +63,14 @@ class Console:
             }
         return layout.render(
             request, "intake/console.html", shown,
-            asset_of=asset, progress=domain.PROGRESS, documents=domain.DOCUMENTS, **context,
+            asset_of=asset, bytes_text=bytes_text, may_open=may_open, progress=domain.PROGRESS, documents=domain.DOCUMENTS, **context,
         )  # fmt: skip
 
     async def open_as(self, request: Request) -> Response:
         """A signed link for the owner of a profile, as a mail would carry it; that it was made is in the audit log."""
+        operator = identity_of(request)
+        if not operator.acts_for_all:
+            raise HTTPException(403, "an operator of one tenant cannot open the pages of an account")
         profile: UUID = request.path_params["profile"]
         async with self._database.serving() as connection:
             owner = await store.call(
@@ -78,8 +80,16 @@ class Console:
                 raise HTTPException(404)
             await store.call(
                 connection,
-                "select intake.log_audit_event('user_profiles', %s, 'EXECUTE', null, null, 'Sign-in link made by an operator', 'security', %s)",
-                str(profile), profile,
+                "select intake.log_audit_event('user_profiles', %s, 'EXECUTE', null, %s, 'Sign-in link made by an operator', 'security', %s)",
+                str(profile), Jsonb({"operator": operator.name}), profile,
             )  # fmt: skip
         token = tokens.issue(self._settings, owner, lasts=_LINK)
         return RedirectResponse(f"{ROOT}/enter?token={token}", 303)
+
+
+async def _people(connection: store.Connection) -> list[store.Row]:
+    return await store.rows(
+        connection,
+        "select p.id, p.display_name, p.plan_type, count(f.id) as files from intake.user_profiles as p "
+        "left join intake.shell_files as f on f.patient_id = p.id group by p.id order by p.created_at, p.id limit 20",
+    )

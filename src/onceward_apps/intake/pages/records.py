@@ -22,7 +22,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, RedirectResponse, Response
 from starlette.routing import Route
 
-from onceward.web import auth, layout
+from onceward.web import auth, layout, words
 from onceward_apps.intake import domain, store, tokens
 from onceward_apps.intake.routes import Functions
 from onceward_apps.intake.settings import Settings
@@ -60,18 +60,31 @@ class Records:
     def routes(self) -> list[Route]:
         seen = self._visited
         return [
+            Route(ROOT, self.begin),
             Route(f"{ROOT}/enter", self.enter),
-            Route(f"{ROOT}/leave", self.leave, methods=["POST"]),
-            Route(f"{ROOT}/upload", self.upload, methods=["POST"]),
+            Route(f"{ROOT}/leave", _told(self.leave), methods=["POST"]),
+            Route(f"{ROOT}/upload", _told(self.upload), methods=["POST"]),
             Route(f"{ROOT}/", seen(self.home)),
             Route(f"{ROOT}/files", seen(self.files)),
             Route(f"{ROOT}/files/{{file:uuid}}", seen(self.result)),
             Route(f"{ROOT}/files/{{file:uuid}}/pages/{{page:int}}.png", seen(self.picture)),
             Route(f"{ROOT}/timeline", seen(self.timeline)),
             Route(f"{ROOT}/usage", seen(self.usage)),
+            # Whatever else is asked for below the root is answered here, and not by the pages of operators.
+            Route(
+                f"{ROOT}/{{rest:path}}",
+                _told(self.nothing),
+                methods=["GET", "POST", "PUT", "PATCH", "DELETE"],
+            ),
         ]
 
     # ------------------------------------------------------------ coming and going
+
+    async def begin(self, request: Request) -> Response:
+        return RedirectResponse(request.url.replace(path=f"{ROOT}/", scheme="", netloc=""), 307)
+
+    async def nothing(self, _request: Request) -> Response:
+        raise HTTPException(404)
 
     async def enter(self, request: Request) -> Response:
         """The link from the mail: its token becomes the session, and leaves the address."""
@@ -96,7 +109,7 @@ class Records:
 
     async def leave(self, request: Request) -> Response:
         auth.check_origin(request)
-        response = self._closed(request, 200)
+        response = RedirectResponse(f"{ROOT}/", 303)
         response.delete_cookie(COOKIE, path=ROOT)
         return response
 
@@ -107,8 +120,8 @@ class Records:
         return caller.user
 
     @staticmethod
-    def _closed(request: Request, status: int = 401) -> Response:
-        return layout.render(request, "intake/closed.html", None, status, asset=asset)
+    def _closed(request: Request) -> Response:
+        return layout.render(request, "intake/closed.html", None, 401, asset=asset)
 
     def _visited(self, handler: Handler) -> Callable[[Request], Awaitable[Response]]:
         async def visit(request: Request) -> Response:
@@ -129,7 +142,7 @@ class Records:
                 raise HTTPException(404)
             return await handler(request, Visit(user, profiles, chosen or profiles[0], now))
 
-        return visit
+        return _told(visit)
 
     def _page(self, request: Request, template: str, visit: Visit, **context: Any) -> Response:
         return layout.render(
@@ -159,7 +172,7 @@ class Records:
     async def upload(self, request: Request) -> Response:
         """From our own page, by its cookie; otherwise as shell-file-processor-v3."""
         auth.check_origin(request)
-        by_script = "application/json" in request.headers.get("accept", "")
+        by_script = _is_script(request)
         try:
             user = self._user(request)
         except Unauthorized:
@@ -177,7 +190,8 @@ class Records:
     async def _after_form(request: Request, answer: Response) -> Response:
         said = json.loads(bytes(answer.body))
         if said["success"]:
-            return RedirectResponse(f"{ROOT}/files/{said['shell_file_id']}", 303)
+            already = "?already=yes" if said["duplicate"] else ""
+            return RedirectResponse(f"{ROOT}/files/{said['shell_file_id']}{already}", 303)
         return layout.render(
             request,
             "intake/refused.html",
@@ -201,7 +215,7 @@ class Records:
                 "where shell_file_id = %s order by page_number",
                 file_id,
             )
-            words = await store.rows(
+            found_words = await store.rows(
                 connection,
                 "select page_number as page, word_number as number, content, x, y, width, height, confidence "
                 "from intake.ocr_words where shell_file_id = %s order by page_number, word_number",
@@ -216,10 +230,10 @@ class Records:
             )
         await self._seen(visit, found[0])
         chosen = request.query_params.get("fact", "")
-        by_page = {page: list(some) for page, some in groupby(words, key=lambda word: word["page"])}
+        by_page = {page: list(some) for page, some in groupby(found_words, key=lambda word: word["page"])}
         return self._page(
             request, "result.html", visit, file=found[0], pages=pages, words=by_page, facts=facts,
-            kinds=domain.FACTS, chosen=next((fact for fact in facts if str(fact["number"]) == chosen), None),
+            is_repetition="already" in request.query_params, kinds=domain.FACTS, chosen=next((fact for fact in facts if str(fact["number"]) == chosen), None),
         )  # fmt: skip
 
     async def _seen(self, visit: Visit, file: dict[str, Any]) -> None:
@@ -268,13 +282,67 @@ class Records:
             )
             touched = await store.rows(
                 connection,
-                "select reason, operation, changed_by, changed_at, changed_by = %s as is_self from intake.get_profile_audit(%s, 200) "
+                "select reason, operation, changed_by, changed_at, changed_by = %s as is_self, "
+                # Nothing else is done with a profile as a whole.
+                "table_name = 'user_profiles' and operation = 'EXECUTE' as is_operator from intake.get_profile_audit(%s, 200) "
                 "where compliance_category <> 'system' limit 20",
                 str(visit.user), visit.profile["id"],
             )  # fmt: skip
         return self._page(
-            request, "usage.html", visit, account=account, touched=touched, month=f"{visit.now:%B %Y}"
+            request,
+            "usage.html",
+            visit,
+            account=account,
+            touched=touched,
+            month=f"{visit.now:%B %Y}",
+            bytes_text=bytes_text,
         )
+
+
+# What a person reads instead of the page that they asked for.
+_TROUBLE = {
+    403: (
+        "This is not allowed",
+        "The request came from another page than ours. Go back, and try it from there.",
+    ),
+    404: ("There is nothing here", "The page does not exist, or it belongs to somebody else."),
+}
+
+
+def _told(handler: Callable[[Request], Awaitable[Response]]) -> Callable[[Request], Awaitable[Response]]:
+    """What a handler refuses is told in the words of these pages."""
+
+    async def tell(request: Request) -> Response:
+        try:
+            return await handler(request)
+        except HTTPException as error:
+            if error.status_code not in _TROUBLE:
+                raise
+            title, message = _TROUBLE[error.status_code]
+            if _is_script(request):
+                return JSONResponse({"success": False, "error": {"message": message}}, error.status_code)
+            return layout.render(
+                request,
+                "intake/trouble.html",
+                None,
+                error.status_code,
+                asset=asset,
+                title=title,
+                message=message,
+            )
+
+    return tell
+
+
+def _is_script(request: Request) -> bool:
+    return "application/json" in request.headers.get("accept", "")
+
+
+def bytes_text(count: int) -> str:
+    """`512 B`, `1.5 MiB`."""
+    text = words.size(count)
+    digits = text.rstrip("BKMGTi")
+    return f"{digits} {text[len(digits) :]}"
 
 
 _STATIC = Path(__file__).parent.parent / "static"

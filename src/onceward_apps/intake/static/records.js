@@ -25,14 +25,13 @@ function line(file) {
   return { item, state, progress };
 }
 
-// The key stays the same for every try, so that a file whose answer was lost is not there twice.
-function send(file, shown, key, tried = 1) {
+// Without a key the contents are the key: a file whose answer was lost, or that is chosen again, is not there twice.
+function send(file, shown, tried = 1) {
   return new Promise((done) => {
     const query = new URLSearchParams({ profile_id: form.dataset.profile, filename: file.name || "photo.jpg" });
     const request = new XMLHttpRequest();
     request.open("POST", `/records/upload?${query}`);
     request.setRequestHeader("Accept", "application/json");
-    request.setRequestHeader("Idempotency-Key", key);
     request.setRequestHeader("Content-Type", "application/octet-stream");
     request.upload.addEventListener("progress", (event) => {
       if (!event.lengthComputable) return;
@@ -42,12 +41,12 @@ function send(file, shown, key, tried = 1) {
     request.addEventListener("load", () => {
       let answer = null;
       try { answer = JSON.parse(request.responseText); } catch { /* told below */ }
-      if (request.status === 503 && tried < TRIES) { setTimeout(() => send(file, shown, key, tried + 1).then(done), 2000 * tried); return; }
+      if (request.status === 503 && tried < TRIES) { setTimeout(() => send(file, shown, tried + 1).then(done), 2000 * tried); return; }
       finish(shown, answer?.success ? null : answer?.error?.message ?? "It did not work. Try again.", answer);
       done();
     });
     request.addEventListener("error", () => {
-      if (tried < TRIES) { shown.state.textContent = "Trying again"; setTimeout(() => send(file, shown, key, tried + 1).then(done), 2000 * tried); return; }
+      if (tried < TRIES) { shown.state.textContent = "Trying again"; setTimeout(() => send(file, shown, tried + 1).then(done), 2000 * tried); return; }
       finish(shown, "The connection was lost. Try again.");
       done();
     });
@@ -58,19 +57,22 @@ function send(file, shown, key, tried = 1) {
 function finish(shown, trouble, answer) {
   shown.progress.remove();
   shown.state.className = trouble ? "trouble" : "";
-  shown.state.textContent = trouble ?? (answer.duplicate ? "Was here already" : "Uploaded");
+  shown.state.textContent = trouble ?? (answer.duplicate ? "Already here" : "Uploaded");
   if (!trouble) { refresh(); setTimeout(() => shown.item.remove(), 4000); }
 }
 
 async function take(files) {
-  const waiting = [...files].map((file) => [file, line(file), crypto.randomUUID?.() ?? `${Date.now()}-${Math.random()}`]);
-  for (const [file, shown, key] of waiting) {
+  const waiting = [...files].map((file) => [file, line(file)]);
+  for (const [file, shown] of waiting) {
     if (file.size > Number(form.dataset.most)) finish(shown, `Larger than ${Math.floor(form.dataset.most / 1024 / 1024)} MB.`);
-    else await send(file, shown, key);
+    else await send(file, shown);
   }
 }
 
 if (form) {
+  form.classList.add("with-script");
+  // Without scripts a form carries one file.
+  form.querySelector("#file").multiple = true;
   for (const input of form.querySelectorAll("input[type=file]")) {
     input.addEventListener("change", () => { take(input.files); input.value = ""; });
   }
