@@ -167,7 +167,13 @@ def test_a_run_that_gave_up_is_tried_again_and_settled_by_hand(window, companies
     companies.work()
     assert companies.value("select count(*) from alerts.sync_errors where not is_resolved") == 2
     page.goto("/alerting/errors")
+    again = page.get_by_role("button", name="Run it again").first
+    before = again.bounding_box()
     page.get_by_text("Settle it by hand").first.click()
+    assert again.bounding_box() == before, "the button went away from under the pointer"
+    assert page.get_by_label("How it was settled").first.bounding_box()["width"] > 400
+    SHOTS.mkdir(parents=True, exist_ok=True)
+    page.screenshot(path=SHOTS / "alerting-settling.png", full_page=True)
     page.get_by_label("How it was settled").first.fill("It was a test")
     page.get_by_role("button", name="Settle it").first.click()
     expect(page.get_by_text("Settled", exact=True).last).to_be_visible()
