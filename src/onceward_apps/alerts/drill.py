@@ -74,7 +74,7 @@ def _check_alone(connection: Connection) -> None:
     if busy is not None:
         raise OncewardError(
             f'worker "{busy[0]}" serves the lane alerts, and would be faster than the one that is to be killed',
-            hint="Stop it first.",
+            hint="Use a database of its own: ONCEWARD_HOME=$(mktemp -d) python -m onceward_apps.alerts drill",
         )
 
 

@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import date, datetime
-from typing import Any
+from typing import Any, TypeVar
 from uuid import UUID
 
 import psycopg
@@ -41,6 +41,9 @@ CORS = {
     "access-control-allow-headers": "authorization, x-client-info, apikey, content-type",
     "access-control-allow-methods": "POST, OPTIONS",
 }
+# The fields that name a window, and what they may be.
+_RANGES = {"date": "a past day", "at": "a moment"}
+T = TypeVar("T")
 REASONS = {
     "running": "Job already running",
     "completed": "Job already completed",
@@ -134,7 +137,7 @@ async def _caller(request: Request, web: Web) -> Caller:
     if "enqueue" not in scopes:
         raise Refused(403, "The token lacks the scope enqueue")
     if tenant is None:
-        raise Refused(403, "The token is bound to no tenant", hint="Create one with --tenant.")
+        raise Refused(403, "The token is bound to no tenant", hint="Create one with --only-tenant.")
     return Caller(f"token {name}", tenant)
 
 
@@ -175,6 +178,8 @@ async def _begin(
         if body.get("tenant_id") not in {None, tenant["slug"], str(tenant["id"])}:
             raise Refused(403, "The token is bound to another tenant")
         entity = {field: _identifier(field, body[field]) for field in function.entity if field in body}
+        if "alert_id" in entity and not await store.alert_exists(connection, entity["alert_id"]):
+            raise Refused(404, f"Alert {entity['alert_id']} does not exist")
         at = await _moment(connection, body)
         try:
             return await store.begin(
@@ -182,6 +187,9 @@ async def _begin(
             )
         except psycopg.errors.DatabaseError as error:
             if error.sqlstate == "OW008":
+                named = next((field for field in _RANGES if body.get(field) is not None), None)
+                if named is not None:
+                    raise _out_of_range(named, body[named]) from None
                 raise Refused(400, str(error.diag.message_primary)) from None
             raise
 
@@ -191,24 +199,41 @@ async def _moment(connection: Connection, body: Mapping[str, Any]) -> datetime |
     day, at = body.get("date"), body.get("at")
     if day is not None and at is not None:
         raise Refused(400, "Give date or at, not both")
-    try:
-        if at is not None:
-            moment = datetime.fromisoformat(at)
-            if moment.tzinfo is None:
-                raise Refused(400, "at must have an offset, as in 2026-02-06T09:30:00Z")
-            return moment
-        if day is not None:
-            return await store.end_of_day(connection, date.fromisoformat(day))
-    except (TypeError, ValueError, psycopg.DataError):
-        raise Refused(400, "date must be like 2026-02-06, at like 2026-02-06T09:30:00Z") from None
+    if at is not None:
+        moment = _read("at", at, datetime.fromisoformat, "2026-02-06T09:30:00Z")
+        if moment.tzinfo is None:
+            raise Refused(400, f"at must have an offset, as in 2026-02-06T09:30:00Z, got {_sent(at)}")
+        return moment
+    if day is not None:
+        read = _read("date", day, date.fromisoformat, "2026-02-06")
+        try:
+            return await store.end_of_day(connection, read)
+        except (ValueError, psycopg.DataError):
+            # The day after it has no date.
+            raise _out_of_range("date", day) from None
     return None
+
+
+def _read(field: str, given: object, parse: Callable[[str], T], example: str) -> T:
+    try:
+        return parse(given)  # type: ignore[arg-type]
+    except (TypeError, ValueError):
+        raise Refused(400, f"{field} must be like {example}, got {_sent(given)}") from None
+
+
+def _out_of_range(field: str, given: object) -> Refused:
+    return Refused(400, f"{field} must be {_RANGES[field]} of the last ten years, got {_sent(given)}")
+
+
+def _sent(given: object) -> str:
+    return repr(given)[:100]
 
 
 def _identifier(field: str, given: object) -> str:
     try:
         return str(UUID(str(given)))
     except ValueError:
-        raise Refused(400, f"{field} must be a UUID") from None
+        raise Refused(400, f"{field} must be a UUID, got {_sent(given)}") from None
 
 
 async def _outcome(web: Web, caller: Caller, job_id: UUID, patience: float) -> Response:

@@ -59,7 +59,8 @@ COMPANIES = (
             Series("revenue", "Portland", 1240, troubles=((12, 1.5, 0.5),)),
             Series("revenue", "Oakland", 1520, troubles=((0.9, 2, 0.42),)),
             Series("conversion", "web shop", 3.4, 0.08, ((16, 9, 0.72), (1.2, 2, 0.7))),
-            Series("conversion", "app", 4.6, 0.06),
+            # Long enough ago to be decided, too recent to be measured: at any hour.
+            Series("conversion", "app", 4.6, 0.06, ((6, 2.5, 0.58),)),
             Series("returns", "beans", 2.1, 0.1, ((9, 2.5, 2.6),)),
             Series("returns", "machines", 4.0, 0.1, ((0.6, 1, 2.2),)),
         ),

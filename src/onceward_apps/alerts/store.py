@@ -125,11 +125,8 @@ async def one_result(connection: Connection, statement: LiteralString, **params:
 
 async def alert_exists(connection: Connection, alert_id: str) -> bool:
     """Whether it is one of the acting tenant's."""
-    return await row(
-        connection,
-        "select 1 from alerts.alert_instances where id = %(id)s and tenant_id = alerts.tenant_id()",
-        id=alert_id,
-    ) is not None  # fmt: skip
+    found = await row(connection, "select alerts.has_alert(%(id)s) as is_there", id=alert_id)
+    return bool(found and found["is_there"])
 
 
 async def reserve_notifications(connection: Connection, alert_id: str | None) -> list[Told]:

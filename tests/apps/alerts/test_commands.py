@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
+
+import onceward_apps.alerts
+from tests.apps.alerts.place import Place
 
 pytestmark = pytest.mark.slow
 
@@ -52,3 +57,25 @@ def test_the_drill(onceward_kit):
     said = run(onceward_kit, "drill")
     assert "1 × started" in said
     assert "completed after 1 retry; runs: 1, alerts: 1" in said
+
+
+def test_the_drill_says_where_it_can_be_tried_when_a_worker_is_there(onceward_kit, tmp_path):
+    with Place(onceward_kit, tmp_path) as place:
+        place.conn.execute("select onceward.register_worker('busy', array['alerts'])")
+        said = run(onceward_kit, "drill", status=1)
+    assert 'worker "busy" serves the lane alerts' in said
+    assert "ONCEWARD_HOME=$(mktemp -d) python -m onceward_apps.alerts drill" in said
+
+
+def test_the_readme_makes_tokens_with_options_that_exist():
+    readme = (Path(onceward_apps.alerts.__file__).parent / "README.md").read_text()
+    known = subprocess.run(
+        [sys.executable, "-m", "onceward.cli", "token", "create", "--help"],
+        check=True,
+        capture_output=True,
+        text=True,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path)), "COLUMNS": "200"},
+    ).stdout
+    for line in re.findall("onceward token create[^`\n]+", readme):
+        assert re.findall(r"--only-tenant", line), line
+        assert all(option in known for option in re.findall(r"--[a-z-]+", line)), line

@@ -65,6 +65,52 @@ def test_more_than_a_tenth_of_retried_runs_is_an_alert(place):
     assert place.value("select retry_count from alerts.job_runs where id = %s", job) == 1
 
 
+def test_a_run_that_a_person_sets_going_again_counts_its_last_try_and_no_retry(place):
+    """The wait for a person is no time that a run takes, and what a person does is no retry."""
+    _, job, *_ = place.begin("process-alert-notifications", entity=GHOST.format(1))
+    place.work()
+    for _ in range(2):
+        place.clock.advance(timedelta(hours=1))
+        with place.acting(NORTH, "onceward_operator") as conn:
+            conn.execute("select alerts.retry_run(%s)", [job])
+        # It waits for its turn from now on, not from when it was made.
+        assert findings(place, "alerts_long_running") == []
+        place.work()
+
+    begun = place.clock.now()
+    statement = (
+        "select status, retry_count, started_at, completed_at, duration_ms from alerts.job_runs where id = %s"
+    )
+    assert place.rows(statement, job) == [("failed", 0, begun, begun, 0)]
+    assert place.rows("select error_details ->> 'retry_count' from alerts.sync_errors") == [("0",)]
+    assert findings(place, "alerts_retry_rate") == []
+    summary = "select max_duration_ms, retried_count from alerts.job_health_summary where status = 'failed'"
+    assert place.rows(summary) == [(0, 0)]
+
+    place.clock.advance(timedelta(hours=1))
+    with place.acting(NORTH, "onceward_operator") as conn:
+        conn.execute("select alerts.resolve_run(%s, 'A test')", [job])
+    assert place.rows(statement, job) == [("cancelled", 0, begun, begun, 0)]
+    ((resolved_at, note),) = place.rows("select resolved_at, resolved_note from alerts.sync_errors")
+    assert resolved_at == begun + timedelta(hours=1)
+    assert note.startswith("A test (by ")
+
+
+def test_retries_of_the_machine_stay_counted_when_a_person_sets_the_run_going_again(place):
+    _, job, *_ = place.begin("auto-measure-outcomes")
+    with place.broken():
+        for wait in (1, 5, 25, 3600):
+            place.work()
+            place.clock.advance(timedelta(seconds=wait))
+    with place.acting(NORTH, "onceward_operator") as conn:
+        conn.execute("select alerts.retry_run(%s)", [job])
+    place.work()
+    assert place.rows("select status, retry_count, duration_ms from alerts.job_runs where id = %s", job) == [
+        ("completed", 3, 0)
+    ]
+    assert place.rows("select error_details ->> 'retry_count' from alerts.sync_errors") == [("3",)]
+
+
 def test_the_summary_is_that_of_the_standard(place):
     fail(place, 2)
     place.begin("auto-measure-outcomes")

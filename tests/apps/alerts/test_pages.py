@@ -126,6 +126,10 @@ def test_every_page_is_accessible_and_fits_its_window(window, companies, size):
             ]
         if page.evaluate("document.documentElement.scrollWidth > document.documentElement.clientWidth"):
             trouble.append(f"{path}: wider than its window")
+        if size[0] > 760 and page.evaluate(
+            "[...document.querySelectorAll('.table-wrap')].some(box => box.scrollWidth > box.clientWidth)"
+        ):
+            trouble.append(f"{path}: a table is wider than its card")
     assert trouble == []
 
 
@@ -163,11 +167,19 @@ def test_a_run_that_gave_up_is_tried_again_and_settled_by_hand(window, companies
     companies.work()
     assert companies.value("select count(*) from alerts.sync_errors where not is_resolved") == 2
     page.goto("/alerting/errors")
+    again = page.get_by_role("button", name="Run it again").first
+    before = again.bounding_box()
     page.get_by_text("Settle it by hand").first.click()
+    assert again.bounding_box() == before, "the button went away from under the pointer"
+    assert page.get_by_label("How it was settled").first.bounding_box()["width"] > 400
+    SHOTS.mkdir(parents=True, exist_ok=True)
+    page.screenshot(path=SHOTS / "alerting-settling.png", full_page=True)
     page.get_by_label("How it was settled").first.fill("It was a test")
     page.get_by_role("button", name="Settle it").first.click()
     expect(page.get_by_text("Settled", exact=True).last).to_be_visible()
     assert companies.rows("select status from alerts.sync_errors where is_resolved") == [("cancelled",)]
+    page.goto("/alerting/errors?settled=1")
+    expect(page.get_by_text("It was a test (by ana)")).to_be_visible()
 
 
 def test_functions_are_called_paused_and_resumed(window, companies):

@@ -73,7 +73,7 @@ def test_missing_data_is_that_of_objects_that_had_some(place):
     place.rule(kind="missing", threshold=None, title="No data")
 
     assert detect(place)["created"] == 1
-    assert messages(place) == ["Revenue of silent has had no value for 1 d."]
+    assert messages(place) == ["Revenue, silent: no value for 1 d."]
 
 
 def test_a_trend_over_several_periods(place):
@@ -163,6 +163,6 @@ def test_the_words_of_alerts(place):
     place.rule(kind="change", comparison="above", threshold=20)
     detect(place)
     assert messages(place) == [
-        "Revenue of berlin is $1,235, above $1,000.",
-        "Revenue of berlin is $1,235: up by 1,135 % against the period before (limit 20 %).",
+        "Revenue, berlin: $1,235, above $1,000.",
+        "Revenue, berlin: $1,235, up by 1,135 % against the period before (limit 20 %).",
     ]

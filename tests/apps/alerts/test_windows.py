@@ -71,9 +71,11 @@ def test_a_window_that_is_none_is_refused(place):
             window(place, NORTH, wrong, EVENING)
 
 
-def test_a_window_of_the_future_cannot_be_run(place):
-    with pytest.raises(Exception, match="at must not be in the future"):
-        place.begin("detect-alerts", at=EVENING + timedelta(days=1))
+@pytest.mark.parametrize("away", [timedelta(days=1), timedelta(days=-3660)])
+def test_a_window_of_the_future_or_of_long_ago_cannot_be_run(place, away):
+    with pytest.raises(Exception, match="at must be a moment of the last ten years"):
+        place.begin("detect-alerts", at=EVENING + away)
+    assert place.rows("select * from alerts.runs") == []
 
 
 # ------------------------------------------------------------ entities

@@ -31,7 +31,7 @@ create or replace view alerts.job_runs with (security_invoker = true) as
 select s.id, s.tenant_id, s.function_name, s.lock_key, s.status, s.input_params, s.result, s.error_message, s.retry_count,
        s.started_at, s.completed_at, s.created_at,
        (extract(epoch from s.completed_at - s.started_at) * 1000)::integer as duration_ms,
-       s.state, s.called_by, s.worker_id, s.run_at, s.workflow_id, s.grain_date
+       s.state, s.called_by, s.worker_id, s.run_at, s.workflow_id, s.grain_date, s.finished_at, s.note
   from (
     select r.job_id as id, r.tenant_id, r.function_name, r.lock_key,
            case j.state when 'done' then 'completed'
@@ -41,12 +41,22 @@ select s.id, s.tenant_id, s.function_name, s.lock_key, s.status, s.input_params,
                         -- Waiting for its turn, for its retry, for the run before it, or under way.
                         else 'running' end as status,
            r.input_params, j.result, j.last_error ->> 'message' as error_message,
-           -- Each claim raises the epoch; the first one is no retry.  Retries by hand count, too.
-           greatest(j.epoch - 1, 0)::integer as retry_count,
-           coalesce(j.started_at, j.created_at) as started_at,
-           case when j.state = 'dead_letter' then (select d.dead_at from onceward.dead_letters as d where d.id = j.id)
+           -- Tries that followed one that failed or lost its worker.  To set it going again by hand is none.
+           case when j.epoch > 1
+                then (select count(*)::integer from onceward.attempts as a
+                       where a.job_id = j.id and a.epoch < j.epoch and a.outcome in ('failed', 'rescued'))
+                else 0 end as retry_count,
+           -- The last try: what came before it, and the wait for a person, is not the time that a run takes.
+           coalesce(j.started_at,
+                    case when j.attempt > 0 then (select max(a.started_at) from onceward.attempts as a where a.job_id = j.id)
+                         when j.epoch > 0 then j.run_at end,
+                    j.created_at) as started_at,
+           case when j.state in ('dead_letter', 'resolved')
+                then coalesce((select max(a.ended_at) from onceward.attempts as a where a.job_id = j.id), j.finished_at)
                 else j.finished_at end as completed_at,
-           j.created_at, j.state, r.called_by, j.worker_id, j.run_at, j.workflow_id, r.grain_date
+           j.created_at, j.state, r.called_by, j.worker_id, j.run_at, j.workflow_id, r.grain_date,
+           -- When the engine closed it: for one that was settled by hand, later than its last try.
+           j.finished_at, j.note
       from alerts.runs as r
       join onceward.jobs as j on j.id = r.job_id
   ) as s;
@@ -58,11 +68,13 @@ select j.id, j.tenant_id, 'job_failure' as error_type,
        case when a.category = 'permanent' then 'EXECUTION_ERROR' else 'MAX_RETRIES_EXCEEDED' end as error_code,
        a.message as error_message,
        jsonb_build_object('function_name', j.function_name, 'lock_key', j.lock_key, 'input_params', j.input_params,
-                          'retry_count', a.attempt - 1, 'last_attempt_at', a.ended_at, 'exception', a.error_type) as error_details,
+                          'retry_count', j.retry_count, 'last_attempt_at', a.ended_at, 'exception', a.error_type) as error_details,
        'job_run' as source_entity_type, j.id as source_entity_id,
        j.status in ('completed', 'cancelled') as is_resolved,
-       case when j.status in ('completed', 'cancelled') then j.completed_at end as resolved_at,
-       a.ended_at as created_at, j.function_name, j.lock_key, j.status, a.fingerprint
+       case when j.status in ('completed', 'cancelled') then j.finished_at end as resolved_at,
+       a.ended_at as created_at, j.function_name, j.lock_key, j.status, a.fingerprint,
+       -- How a person settled it, and who: "… (by ana)".
+       case when j.state = 'resolved' then j.note end as resolved_note
   from alerts.job_runs as j
  cross join lateral (
     select x.* from onceward.attempts as x
@@ -101,8 +113,9 @@ declare
   v_created boolean;
 begin
   select * into strict v_window from alerts.window_at(p_function, p_window, p_entity, p_at);
-  if v_window.starts_at > onceward.now() then
-    perform onceward.bad_argument('at', p_at::text, 'must not be in the future');
+  -- A slip of the pen must not become a run: the ten years are far more than anybody keeps.
+  if v_window.starts_at > onceward.now() or v_window.starts_at < onceward.now() - interval '10 years' then
+    perform onceward.bad_argument('at', p_at::text, 'must be a moment of the last ten years');
   end if;
   lock_key := v_window.lock_key;
   select e.job_id, e.created into job_id, v_created

@@ -123,15 +123,25 @@ create or replace function alerts.alert_message(
   language sql immutable
   set search_path = pg_catalog, pg_temp
 as $$
-  select p_metric || coalesce(' of ' || p_object, '') || case p_kind
-    when 'threshold' then format(' is %s, %s %s.', alerts.shown(p_observed, p_unit), p_comparison, alerts.shown(p_threshold, p_unit))
-    when 'change' then format(' is %s: %s by %s against the period before (limit %s).', alerts.shown(p_observed, p_unit),
+  select p_metric || coalesce(', ' || p_object, '') || ': ' || case p_kind
+    when 'threshold' then format('%s, %s %s.', alerts.shown(p_observed, p_unit), p_comparison, alerts.shown(p_threshold, p_unit))
+    when 'change' then format('%s, %s by %s against the period before (limit %s).', alerts.shown(p_observed, p_unit),
       case when p_value > 0 then 'up' else 'down' end, alerts.shown(abs(p_value), '%'), alerts.shown(p_threshold, '%'))
-    when 'trend' then format(' goes %s by %s a period, over %s periods (limit %s).',
+    when 'trend' then format('%s by %s a period, over %s periods (limit %s).',
       case when p_value > 0 then 'up' else 'down' end, alerts.shown(abs(p_value), '%'), p_periods, alerts.shown(p_threshold, '%'))
-    else format(' has had no value for %s.', case when p_period >= interval '1 day' then extract(epoch from p_period)::integer / 86400 || ' d'
+    else format('no value for %s.', case when p_period >= interval '1 day' then extract(epoch from p_period)::integer / 86400 || ' d'
                                                   else extract(epoch from p_period)::integer / 3600 || ' h' end) end
 $$;
+
+-- Asked before a run is made for it, by callers who may read no alert.
+create or replace function alerts.has_alert(p_alert_id uuid)
+  returns boolean
+  language sql stable security definer
+  set search_path = pg_catalog, pg_temp
+as $$
+  select exists (select from alerts.alert_instances as a where a.id = p_alert_id and a.tenant_id = alerts.tenant_id())
+$$;
+comment on function alerts.has_alert(uuid) is 'Whether an alert is one of the acting tenant''s.';
 
 -- ------------------------------------------------------------ what people do with an alert
 

@@ -16,7 +16,7 @@ grant insert, update, delete on alerts.metric_definitions, alerts.metric_values,
 grant insert, update, delete on alerts.metric_definitions, alerts.metric_values, alerts.alert_configs, alerts.sync_sources to onceward_operator;
 
 grant execute on function alerts.tenant_id to onceward_producer, onceward_worker, onceward_operator, onceward_auditor;
-grant execute on function alerts.acting_tenant, alerts.window_at, alerts.begin_function to onceward_producer, onceward_worker, onceward_operator;
+grant execute on function alerts.acting_tenant, alerts.window_at, alerts.begin_function, alerts.has_alert to onceward_producer, onceward_worker, onceward_operator;
 grant execute on function alerts.plan_schedules to onceward_worker, onceward_operator;
 grant execute on function alerts.detect, alerts.make_cards, alerts.measure_outcomes, alerts.reserve_notifications,
                           alerts.note_deliveries, alerts.tidy_runs to onceward_worker;
