@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import re
+import unicodedata
+from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 from html import escape
 from pathlib import Path
 from string import Template
 from typing import Any
+
+import typst
 
 from onceward_apps.kit import qr, typeset
 from onceward_apps.proof.domain import Batch, Brand, label_texts
@@ -17,6 +21,34 @@ _ARTWORK = Path(__file__).parent / "artwork"
 QR_PIXELS = 300
 # Millimetres that a printer cuts off.
 BLEED = 3
+_WITHOUT_BOXES = "a-2b"
+_MISSING = re.compile(r'the text `"(.+?)"` could not be displayed', re.DOTALL)
+
+
+class MissingCharacter(ValueError):
+    """No typeface at hand has a character of the text: a box would be printed in its place."""
+
+    def __init__(self, character: str) -> None:
+        super().__init__(character)
+        self.character = character
+
+    def __str__(self) -> str:
+        first = self.character[:1]
+        name = unicodedata.name(first, "") or "no name"
+        return f"the typeface has no character {self.character} (U+{ord(first):04X}, {name})"
+
+
+def check_characters(texts: Iterable[str], *, fonts: Sequence[Path] = ()) -> None:
+    """Raises MissingCharacter.  An archive's PDF may have no boxes for characters, so typesetting one is the check."""
+    try:
+        typeset.pdf(
+            _ARTWORK / "coverage.typ", {"texts": list(texts)}, fonts=fonts, standards=[_WITHOUT_BOXES]
+        )
+    except typst.TypstError as error:
+        missing = _MISSING.search(str(error))
+        if missing is None:
+            raise
+        raise MissingCharacter(missing[1]) from None
 
 
 def qr_png(batch: Batch) -> bytes:
@@ -24,8 +56,13 @@ def qr_png(batch: Batch) -> bytes:
 
 
 def label_pdf(batch: Batch, *, fonts: Sequence[Path] = ()) -> bytes:
-    """100 × 150 mm, the QR code 25 mm wide and drawn, not painted.  Raises typst.TypstError when a text does not fit."""
-    data = {**label_texts(batch), "qr_svg": qr.svg(batch.proof_url)}
+    """100 × 150 mm, the QR code 25 mm wide and drawn, not painted.
+
+    Raises typst.TypstError when a text does not fit, and MissingCharacter.
+    """
+    texts = label_texts(batch)
+    check_characters(texts.values(), fonts=fonts)
+    data = {**texts, "qr_svg": qr.svg(batch.proof_url)}
     return typeset.pdf(_ARTWORK / "label.typ", data, fonts=fonts)
 
 
