@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
 import re
 import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
@@ -9,8 +11,10 @@ from functools import lru_cache
 from html import escape
 from pathlib import Path
 from string import Template
+from threading import Lock
 from typing import Any
 
+import pypdfium2
 import typst
 
 from onceward_apps.kit import qr, typeset
@@ -19,8 +23,10 @@ from onceward_apps.proof.domain import Batch, Brand, label_texts
 _ARTWORK = Path(__file__).parent / "artwork"
 # The PNG of the contract: 25 mm at 300 dpi.
 QR_PIXELS = 300
+SCREEN_DPI = 144
 # Millimetres that a printer cuts off.
 BLEED = 3
+_PDFIUM = Lock()
 _WITHOUT_BOXES = "a-2b"
 _MISSING = re.compile(r'the text `"(.+?)"` could not be displayed', re.DOTALL)
 
@@ -66,10 +72,14 @@ def label_pdf(batch: Batch, *, fonts: Sequence[Path] = ()) -> bytes:
     return typeset.pdf(_ARTWORK / "label.typ", data, fonts=fonts)
 
 
-def label_png(batch: Batch, *, fonts: Sequence[Path] = ()) -> bytes:
-    """The label for a screen, drawn from the same template.  Raises typst.TypstError when a text does not fit."""
-    data = {**label_texts(batch), "qr_svg": qr.svg(batch.proof_url)}
-    return typeset.png(_ARTWORK / "label.typ", data, fonts=fonts, ppi=144)
+def screen_png(pdf: bytes) -> bytes:
+    """The first page for a screen.  Raises pypdfium2.PdfiumError when it is no PDF."""
+    # PDFium does not know threads.
+    with _PDFIUM, contextlib.closing(pypdfium2.PdfDocument(pdf)) as document:
+        picture = document[0].render(scale=SCREEN_DPI / 72).to_pil()
+    file = io.BytesIO()
+    picture.save(file, "png", optimize=True)
+    return file.getvalue()
 
 
 @lru_cache(maxsize=256)

@@ -52,6 +52,14 @@ async def set_label_asset(connection: Connection, batch: Batch, url: str, epoch:
     return _held(answer, url)
 
 
+async def keep_label_texts(connection: Connection, batch: Batch) -> None:
+    await call(
+        connection,
+        "select raw_ops.fn_keep_label_texts_v1(%s, %s)",
+        batch.batch_id, Jsonb(batch.product.model_dump(mode="json")),
+    )  # fmt: skip
+
+
 async def email_was_reported(connection: Connection, job_id: UUID) -> bool:
     """A program that worked on the job before may have sent the email itself."""
     return bool(await call(connection, "select raw_ops.fn_email_is_reported_v1(%s)", job_id))

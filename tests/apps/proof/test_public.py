@@ -38,6 +38,7 @@ FUNCTIONS = {
     "fn_claim_proof_jobs_v1": {"onceward_worker"},
     "fn_heartbeat_proof_jobs_v1": {"onceward_worker"},
     "fn_record_proof_step_v1": {"onceward_worker"},
+    "fn_keep_label_texts_v1": {"onceward_worker"},
     "fn_finalize_proof_job_v1": {"onceward_worker"},
     "fn_mark_proof_job_failed_v1": {"onceward_worker"},
     "fn_enqueue_missing_proof_jobs_v1": {"onceward_worker"},

@@ -10,6 +10,7 @@ from decimal import Decimal, InvalidOperation
 from typing import Any, get_args
 from uuid import UUID, uuid4
 
+import pypdfium2
 import typst
 from psycopg.types.json import Jsonb
 from starlette.exceptions import HTTPException
@@ -219,17 +220,30 @@ class BatchPages:
         return await self._stored(address, "application/pdf")
 
     async def label_preview(self, request: Request) -> Response:
-        """Drawn from what the batch says now, whatever renders the label."""
+        """A picture of the very label that is stored; as long as there is none, of what it would be."""
         async with looking(request) as look:
             found = await store.call(look.connection, "select raw_ops.fn_get_batch_v1(%s)", id_of(request))
         if found is None:
             raise HTTPException(404)
+        batch = Batch.model_validate(found)
         try:
-            batch = Batch.model_validate(found)
-            drawn = await asyncio.to_thread(drawing.label_png, batch, fonts=self._settings.fonts)
+            pdf = await self._storage.get(self._storage.path_of(batch.label_pdf_url or ""))
+        except (FileNotFoundError, ValueError):
+            # Not drawn yet, past its retention, or put elsewhere by a program.
+            pdf = await self._redrawn(batch)
+        try:
+            drawn = await asyncio.to_thread(drawing.screen_png, pdf)
+        except pypdfium2.PdfiumError:
+            raise HTTPException(409, "the stored label is no PDF") from None
+        return Response(drawn, media_type="image/png", headers={"cache-control": "private, max-age=60"})
+
+    async def _redrawn(self, batch: Batch) -> bytes:
+        try:
+            return await asyncio.to_thread(drawing.label_pdf, batch, fonts=self._settings.fonts)
         except typst.TypstError:
             raise HTTPException(409, "the texts do not fit on the label") from None
-        return Response(drawn, media_type="image/png", headers={"cache-control": "private, max-age=60"})
+        except drawing.MissingCharacter as error:
+            raise HTTPException(409, str(error)) from None
 
     async def _file(self, request: Request, column: str, kind: str) -> Response:
         async with looking(request) as look:

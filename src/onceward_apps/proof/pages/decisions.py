@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 from collections.abc import Sequence
 from datetime import date
@@ -17,7 +18,7 @@ from starlette.routing import BaseRoute, Route
 from onceward.web import layout
 from onceward.web.forms import Form, Upload
 from onceward.web.layout import Flash
-from onceward_apps.proof import store
+from onceward_apps.proof import drawing, store
 from onceward_apps.proof.pages.portal import changing, form_of, get_batch, id_of, looking
 from onceward_apps.proof.settings import Settings
 
@@ -35,6 +36,7 @@ FIELDS = ("lab_name", "certificate_reference", "analysis_date")
 class DecisionPages:
     def __init__(self, settings: Settings) -> None:
         self._storage = settings.storage
+        self._fonts = settings.fonts
 
     @property
     def routes(self) -> list[BaseRoute]:
@@ -219,6 +221,11 @@ class DecisionPages:
         given = {
             name: form.text(name) for name in ("label_name", "description", "net_weight_g", "ingredients")
         }
+        try:
+            printed = [given[name] for name in ("label_name", "description", "ingredients")]
+            await asyncio.to_thread(drawing.check_characters, printed, fonts=self._fonts)
+        except drawing.MissingCharacter as error:
+            return await self.products(request, f"These texts cannot be printed: {error}.", {product_id: given})
         grams = int(given["net_weight_g"]) if given["net_weight_g"].isdecimal() else None
         async with changing(request) as connection:
             answer = await store.call(

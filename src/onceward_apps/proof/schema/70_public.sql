@@ -1,7 +1,7 @@
 -- What the public sees: released batches, without anything that is the company's own.
 
 create or replace view raw_ops.public_batches with (security_barrier = true) as
-select b.public_batch_id, b.status, p.name as product_name, b.expiry_date as best_before, b.released_at,
+select b.public_batch_id, b.status, coalesce(b.label_texts ->> 'name', p.name) as product_name, b.expiry_date as best_before, b.released_at,
        f.version as formulation_version, f.name as formulation_name, f.shopify_page_url as formulation_url
   from raw_ops.batches as b
   join raw_ops.products as p on p.id = b.product_id
@@ -56,9 +56,7 @@ as $$
   select case b.status
     when 'RELEASED' then jsonb_build_object('found', true, 'status', b.status, 'public_batch_id', b.public_batch_id,
       'proof_url', b.proof_url, 'batch', to_jsonb(v),
-      'product', (select jsonb_build_object('name', p.name, 'description', p.description, 'net_weight_g', p.net_weight_g,
-                                            'ingredients', p.ingredients)
-                    from raw_ops.products as p where p.id = b.product_id),
+      'product', raw_ops.fn_label_texts(b) - array['sku', 'label_name'],
       'formulation', (select jsonb_build_object('version', f.version, 'name', f.name, 'description', f.description,
                                                 'url', f.shopify_page_url, 'fediaf_verified', f.fediaf_verified)
                         from raw_ops.formulations as f where f.id = b.formulation_id),
