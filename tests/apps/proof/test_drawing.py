@@ -173,7 +173,9 @@ def test_a_character_that_the_typeface_lacks_is_named_and_not_printed_as_a_box(c
 
 
 def test_what_labels_usually_say_can_be_drawn():
-    drawing.check_characters(["Bœuf, crème fraîche, Größe ½ × 2 °C – “−18” € £ 5\N{NO-BREAK SPACE}%\nŁódź, “Ελλάδα”"])
+    drawing.check_characters(
+        ["Bœuf, crème fraîche, Größe ½ × 2 °C – “−18” € £ 5\N{NO-BREAK SPACE}%\nŁódź, “Ελλάδα”"]
+    )
 
 
 def test_texts_are_texts_and_not_markup():

@@ -107,6 +107,30 @@ def test_wrong_rows_are_named_and_nothing_is_created(proof, ana):
     assert proof.one("select count(*) from raw_ops.batches") == 0
 
 
+@pytest.mark.parametrize("given", [{"production_date": "2099-03-20"}, {"kg_produced": "100001"}])
+def test_a_batch_that_is_hardly_right_is_created_when_somebody_says_so(proof, ana, given):
+    form = {"production_date": "2026-03-20", "kg_produced": "5", "key": str(uuid4()), **given}
+    assert "Is this right?" in ana.post("/proof/batches/new", status=422, **form).text
+    assert proof.one("select count(*) from raw_ops.batches") == 0
+    ana.post("/proof/batches/new", sure="1", **form)
+    assert proof.one("select count(*) from raw_ops.batches") == 1
+
+
+def test_a_table_of_megabytes_is_not_sent_back(ana):
+    huge = "production_date,kg_produced\n" + "2026-03-20,1\n" * 20_000
+    as_file = ana.http.post(
+        "/proof/batches/bulk",
+        data={"csrf": ana.csrf, "table": ""},
+        files={"file": ("batches.csv", huge.encode(), "text/csv")},
+    )
+    for answer in (as_file, ana.post("/proof/batches/bulk", status=422, table=huge)):
+        assert (answer.status_code, "64 KiB" in answer.text, len(answer.content) < 64 * 1024) == (
+            422,
+            True,
+            True,
+        )
+
+
 def test_a_table_is_uploaded_as_a_file(ana):
     answer = ana.http.post(
         "/proof/batches/bulk",
@@ -214,7 +238,26 @@ def test_a_batch_is_not_released_by_results_that_fail_or_are_missing(proof, ana)
     assert proof.batch(batch).status == "QA_HOLD"
 
 
-def test_a_batch_is_rejected_and_a_released_one_recalled_with_a_reason(proof, ana):
+def test_a_failed_result_is_corrected_with_a_reason(proof, ana):
+    batch = proof.create()
+    ana.post(page_of(batch) + "/results", **results_form(**{"passed-0": "failed"}))
+    assert "can only be rejected" not in ana.get(page_of(batch))
+    again = page_of(batch) + "/results"
+    assert "a reason is required" in ana.post(again, status=422, **results_form()).text
+    ana.post(again, **results_form(reason="the lab mixed two samples up"))
+    text = ana.get(page_of(batch))
+    assert "the lab mixed two samples up" in text and "It waits for somebody to release it" in text
+
+
+def test_steps_of_a_worker_are_shown_as_the_engines(proof, ana):
+    batch = proof.create()
+    proof.drain()
+    who = proof.all("select meta ->> 'by' from raw_ops.ops_events where message ~ ' set for batch '")
+    assert who == [("engine",), ("engine",)]
+    assert "Label PDF set for batch" in ana.get(page_of(batch))
+
+
+def test_a_batch_is_rejected_and_a_released_one_recalled_with_a_reason(proof, ana, public):
     batch = proof.create()
     proof.record(batch)
     ana.post(page_of(batch) + "/release")
@@ -223,6 +266,8 @@ def test_a_batch_is_rejected_and_a_released_one_recalled_with_a_reason(proof, an
     ana.post(page_of(batch) + "/reject", reason="a customer found glass")
     assert proof.batch(batch).status == "REJECTED"
     assert "a customer found glass" in ana.get(page_of(batch))
+    said = public.get(f"/functions/v1/proof-page/batch/{batch['public_batch_id']}").text
+    assert f'href="mailto:hello@protocolraw.co.uk?subject=Batch%20{batch["public_batch_id"]}"' in said
     assert "already rejected" in ana.post(page_of(batch) + "/reject", status=409, reason="again").text
 
 
@@ -298,7 +343,10 @@ def test_a_label_that_is_drawn_and_its_page_keep_their_texts(proof, ana, public)
 
 def test_an_attempt_that_goes_on_draws_with_the_texts_that_were_kept(proof):
     batch = proof.create()
-    kept = {**proof.one("select raw_ops.fn_get_batch_v1(%s)", batch["batch_id"])["product"], "label_name": "KEPT"}
+    kept = {
+        **proof.one("select raw_ops.fn_get_batch_v1(%s)", batch["batch_id"])["product"],
+        "label_name": "KEPT",
+    }
     proof.run("select raw_ops.fn_keep_label_texts_v1(%s, %s)", batch["batch_id"], Jsonb(kept))
     proof.run("select raw_ops.fn_keep_label_texts_v1(%s, %s)", batch["batch_id"], Jsonb({}))
     proof.drain()

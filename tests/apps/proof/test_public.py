@@ -246,7 +246,9 @@ def test_the_search_finds_released_batches_only(sql, three):
 
     released = three["RELEASED"]
     wanted = {"found": True, "status": "RELEASED", "public_batch_id": released["public_batch_id"]}
-    for code in (released["batch_code"], released["public_batch_id"].lower(), f"  {released['batch_code']} "):
+    for code in (released["batch_code"], released["public_batch_id"].lower(), f"  {released['batch_code']} ",
+                 released["public_batch_id"].removeprefix("PR-"), released["public_batch_id"].replace("-", "–"),
+                 released["batch_code"].replace("-", " ")):  # fmt: skip
         assert search(code) == wanted
     nothing = {"found": False, "status": None, "public_batch_id": None}
     for code in (

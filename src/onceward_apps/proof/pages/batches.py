@@ -18,7 +18,7 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 from starlette.routing import BaseRoute, Route
 
-from onceward.web import layout, tables
+from onceward.web import layout, tables, words
 from onceward.web.layout import Flash
 from onceward.web.query import query_of
 from onceward_apps.proof import bulk, drawing, store
@@ -115,6 +115,11 @@ class BatchPages:
                 errors["kg_produced"] = "Enter more than 0 and less than 1,000,000 kg."
         except InvalidOperation:
             errors["kg_produced"] = "Enter kilograms as a number, as 512.5."
+        if not errors and not form.checked("sure"):
+            async with looking(request) as look:
+                doubts = bulk.doubts(produced, kilograms, look.frame.now.date())
+            if doubts:
+                errors["sure"] = f"Is this right? {'; '.join(doubts)}."
         if not errors:
             async with changing(request) as connection:
                 answer, _ = await once(
@@ -144,10 +149,13 @@ class BatchPages:
             return await self._bulk_form(request, "")
         form = await form_of(request)
         text = form.raw("table")
-        if file := form.files.get("file"):
-            text = file.content.decode("utf-8-sig", "replace").replace("\0", "")
+        async with looking(request) as look:
+            today = look.frame.now.date()
         try:
-            read = bulk.read(text)
+            if file := form.files.get("file"):
+                text = ""
+                text = bulk.decode(file.content)
+            read = bulk.read(text, today=today)
         except bulk.UnreadableTable as error:
             return await self._bulk_form(request, text, problem=str(error), status=422)
         if form.checked("create"):
@@ -159,15 +167,16 @@ class BatchPages:
                     lambda: _create(connection, read),
                 )
             if answer["success"]:
-                said = (
-                    f"{len(answer['created'])} batches created. Their labels and emails follow by themselves."
-                )
+                created = words.counted(len(answer["created"]), "batch", "batches")
+                said = f"{created} created. Labels and emails follow by themselves."
                 return layout.back(request, "/proof/batches", Flash(said))
         return await self._preview(request, text, read)
 
     async def _bulk_form(
         self, request: Request, text: str, *, problem: str = "", status: int = 200
     ) -> Response:
+        # A browser stands still when it has to show megabytes in a field.
+        text = text if len(text) <= bulk.MOST_BYTES else ""
         async with looking(request) as look:
             return look.show(
                 "bulk.html", status, text=text, problem=problem, rows=[], expected={}, wrong=0, key=""

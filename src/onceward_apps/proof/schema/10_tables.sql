@@ -220,5 +220,6 @@ insert into raw_ops.config (key, value) values
   ('brand_tagline', 'Proof, not promises'),
   ('brand_promise', 'Verified safe, batch by batch'),
   ('made_in', 'Made in the UK'),
-  ('company_details', 'Protocol Raw Ltd, United Kingdom')
+  ('company_details', 'Protocol Raw Ltd, United Kingdom'),
+  ('contact_email', 'hello@protocolraw.co.uk')
     on conflict do nothing;

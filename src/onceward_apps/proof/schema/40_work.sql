@@ -335,7 +335,7 @@ create or replace function raw_ops.fn_dead_letter_alert(p_job_id uuid)
   set jit = off
 as $$
   select jsonb_build_object('channel', 'ops-urgent', 'severity', 'critical', 'title', 'Proof Job Dead Letter: ' || b.batch_code,
-    'message', format('Proof generation failed after %s attempts. Manual intervention required.', p.attempts),
+    'message', format('Proof generation failed after %s attempt%s. Manual intervention required.', p.attempts, case when p.attempts <> 1 then 's' end),
     'fields', jsonb_build_array(
       jsonb_build_object('label', 'Batch', 'value', b.batch_code, 'inline', true),
       jsonb_build_object('label', 'Attempts', 'value', p.attempts::text, 'inline', true),
