@@ -17,13 +17,13 @@ def pdf(
     data: Mapping[str, Any],
     *,
     fonts: Sequence[Path] = (),
-    standards: Sequence[str] = (),
+    archival: bool = False,
 ) -> bytes:
     """Typeset a template, which reads `data` as `json(bytes(sys.inputs.data))`.
 
     Fonts are looked for in `fonts` and then in the wheel that is always there, never on the machine: the same data gives
     the same pages everywhere.  Raises typst.TypstError, which says where the template is wrong or that a text does not fit.
-    With `standards`, as "a-2b", also when the pages do not meet them.
+    With `archival` also when the pages are no PDF/A-2b, in which every character has its letter form.
     """
     made = typst.compile(
         template,
@@ -31,7 +31,7 @@ def pdf(
         font_paths=_found(tuple(fonts)),
         sys_inputs={"data": json.dumps(data)},
         format="pdf",
-        pdf_standards=list(standards),
+        pdf_standards="a-2b" if archival else None,
     )
     assert isinstance(made, bytes)
     return made

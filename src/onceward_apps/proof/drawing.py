@@ -27,7 +27,6 @@ SCREEN_DPI = 144
 # Millimetres that a printer cuts off.
 BLEED = 3
 _PDFIUM = Lock()
-_WITHOUT_BOXES = "a-2b"
 _MISSING = re.compile(r'the text `"(.+?)"` could not be displayed', re.DOTALL)
 
 
@@ -47,9 +46,7 @@ class MissingCharacter(ValueError):
 def check_characters(texts: Iterable[str], *, fonts: Sequence[Path] = ()) -> None:
     """Raises MissingCharacter.  An archive's PDF may have no boxes for characters, so typesetting one is the check."""
     try:
-        typeset.pdf(
-            _ARTWORK / "coverage.typ", {"texts": list(texts)}, fonts=fonts, standards=[_WITHOUT_BOXES]
-        )
+        typeset.pdf(_ARTWORK / "coverage.typ", {"texts": list(texts)}, fonts=fonts, archival=True)
     except typst.TypstError as error:
         missing = _MISSING.search(str(error))
         if missing is None:
