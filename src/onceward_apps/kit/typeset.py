@@ -12,11 +12,18 @@ from typing import Any
 import typst
 
 
-def pdf(template: Path, data: Mapping[str, Any], *, fonts: Sequence[Path] = ()) -> bytes:
+def pdf(
+    template: Path,
+    data: Mapping[str, Any],
+    *,
+    fonts: Sequence[Path] = (),
+    archival: bool = False,
+) -> bytes:
     """Typeset a template, which reads `data` as `json(bytes(sys.inputs.data))`.
 
     Fonts are looked for in `fonts` and then in the wheel that is always there, never on the machine: the same data gives
     the same pages everywhere.  Raises typst.TypstError, which says where the template is wrong or that a text does not fit.
+    With `archival` also when the pages are no PDF/A-2b, in which every character has its letter form.
     """
     made = typst.compile(
         template,
@@ -24,6 +31,7 @@ def pdf(template: Path, data: Mapping[str, Any], *, fonts: Sequence[Path] = ()) 
         font_paths=_found(tuple(fonts)),
         sys_inputs={"data": json.dumps(data)},
         format="pdf",
+        pdf_standards="a-2b" if archival else None,
     )
     assert isinstance(made, bytes)
     return made

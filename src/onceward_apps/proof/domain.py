@@ -155,7 +155,7 @@ def dead_letter_alert(batch_code: str, *, attempts: int, error: str, category: s
         "channel": "ops-urgent",
         "severity": "critical",
         "title": f"Proof Job Dead Letter: {batch_code}",
-        "message": f"Proof generation failed after {attempts} attempts. Manual intervention required.",
+        "message": f"Proof generation failed after {attempts} attempt{'s' if attempts != 1 else ''}. Manual intervention required.",
         "fields": [
             {"label": label, "value": value, "inline": inline}
             for label, value, inline in [*fields, ("Category", category, True)]

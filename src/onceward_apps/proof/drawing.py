@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import contextlib
+import io
+import re
+import unicodedata
+from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 from html import escape
 from pathlib import Path
 from string import Template
+from threading import Lock
 from typing import Any
+
+import pypdfium2
+import typst
 
 from onceward_apps.kit import qr, typeset
 from onceward_apps.proof.domain import Batch, Brand, label_texts
@@ -15,8 +23,35 @@ from onceward_apps.proof.domain import Batch, Brand, label_texts
 _ARTWORK = Path(__file__).parent / "artwork"
 # The PNG of the contract: 25 mm at 300 dpi.
 QR_PIXELS = 300
+SCREEN_DPI = 144
 # Millimetres that a printer cuts off.
 BLEED = 3
+_PDFIUM = Lock()
+_MISSING = re.compile(r'the text `"(.+?)"` could not be displayed', re.DOTALL)
+
+
+class MissingCharacter(ValueError):
+    """No typeface at hand has a character of the text: a box would be printed in its place."""
+
+    def __init__(self, character: str) -> None:
+        super().__init__(character)
+        self.character = character
+
+    def __str__(self) -> str:
+        first = self.character[:1]
+        name = unicodedata.name(first, "") or "no name"
+        return f"the typeface has no character {self.character} (U+{ord(first):04X}, {name})"
+
+
+def check_characters(texts: Iterable[str], *, fonts: Sequence[Path] = ()) -> None:
+    """Raises MissingCharacter.  An archive's PDF may have no boxes for characters, so typesetting one is the check."""
+    try:
+        typeset.pdf(_ARTWORK / "coverage.typ", {"texts": list(texts)}, fonts=fonts, archival=True)
+    except typst.TypstError as error:
+        missing = _MISSING.search(str(error))
+        if missing is None:
+            raise
+        raise MissingCharacter(missing[1]) from None
 
 
 def qr_png(batch: Batch) -> bytes:
@@ -24,15 +59,24 @@ def qr_png(batch: Batch) -> bytes:
 
 
 def label_pdf(batch: Batch, *, fonts: Sequence[Path] = ()) -> bytes:
-    """100 × 150 mm, the QR code 25 mm wide and drawn, not painted.  Raises typst.TypstError when a text does not fit."""
-    data = {**label_texts(batch), "qr_svg": qr.svg(batch.proof_url)}
+    """100 × 150 mm, the QR code 25 mm wide and drawn, not painted.
+
+    Raises typst.TypstError when a text does not fit, and MissingCharacter.
+    """
+    texts = label_texts(batch)
+    check_characters(texts.values(), fonts=fonts)
+    data = {**texts, "qr_svg": qr.svg(batch.proof_url)}
     return typeset.pdf(_ARTWORK / "label.typ", data, fonts=fonts)
 
 
-def label_png(batch: Batch, *, fonts: Sequence[Path] = ()) -> bytes:
-    """The label for a screen, drawn from the same template.  Raises typst.TypstError when a text does not fit."""
-    data = {**label_texts(batch), "qr_svg": qr.svg(batch.proof_url)}
-    return typeset.png(_ARTWORK / "label.typ", data, fonts=fonts, ppi=144)
+def screen_png(pdf: bytes) -> bytes:
+    """The first page for a screen.  Raises pypdfium2.PdfiumError when it is no PDF."""
+    # PDFium does not know threads.
+    with _PDFIUM, contextlib.closing(pypdfium2.PdfDocument(pdf)) as document:
+        picture = document[0].render(scale=SCREEN_DPI / 72).to_pil()
+    file = io.BytesIO()
+    picture.save(file, "png", optimize=True)
+    return file.getvalue()
 
 
 @lru_cache(maxsize=256)

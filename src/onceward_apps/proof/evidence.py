@@ -92,7 +92,8 @@ def _meaning(result: str, share: float | None, *, passed: bool) -> str:
     if _NOTHING.search(result):
         return "None was found."
     if share is None:
-        return "Within what is allowed."
+        # Nothing was compared here: it is the lab that says so.
+        return "The lab says that it has passed."
     if share < 0.01:
         return "Less than 1 % of what is allowed."
     return f"{'Less than' if '<' in result else 'About'} {share:.0%} of what is allowed.".replace("%", " %")

@@ -131,6 +131,8 @@ class Typst:
         except typst.TypstError as error:
             # The same texts give the same error: somebody has to shorten them.
             raise PdfGenerationRefused(f"the label cannot be typeset: {_first_line(error)}") from None
+        except drawing.MissingCharacter as error:
+            raise PdfGenerationRefused(f"the label cannot be typeset: {error}") from None
 
 
 @dataclass(frozen=True, slots=True)

@@ -107,6 +107,8 @@ class Pipeline:
         await outside.PDF.named(
             job.step("label_generated", picture.digest, **outside.PDF.options), "rendering the label"
         )
+        # From here on the label says what it says, whatever becomes of the product.
+        await job.transaction("label_texts_kept", store.keep_label_texts, batch)
         address = await self._upload(job, "label_uploaded", batch.label_path, picture) or batch.label_pdf_url
         address = address or self._storage.address(batch.label_path)
         await job.transaction("label_recorded", store.set_label_asset, batch, address, job.epoch)

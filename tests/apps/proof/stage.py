@@ -106,10 +106,10 @@ class Proof:
         assert answer["new_state"] == "dead_letter"
         return self.job(batch)
 
-    def record(self, batch, results=PASSING):
+    def record(self, batch, results=PASSING, *, lab="Eurofins", analysed=DAY, reason=None):
         return self.one(
-            "select raw_ops.fn_record_lab_results_v1(%s, %s, 'Eurofins', 'CERT-1', %s, 'lab-reports/a.pdf')",
-            batch["batch_id"], Jsonb(results), DAY,
+            "select raw_ops.fn_record_lab_results_v1(%s, %s, %s, 'CERT-1', %s, 'lab-reports/a.pdf', %s)",
+            batch["batch_id"], Jsonb(results), lab, analysed, reason,
         )  # fmt: skip
 
     def release(self, batch):

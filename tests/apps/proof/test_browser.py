@@ -158,6 +158,13 @@ def test_a_page_is_light_and_asks_nobody_else(chromium, demo, kind):
     context.close()
 
 
+def test_the_search_of_batches_is_within_the_window_of_a_phone(open_window, demo):
+    width, height = SIZES["phone"]
+    page = open_window(demo.site, signed_in=True, viewport={"width": width, "height": height})
+    page.goto("/proof/batches")
+    expect(page.locator("#q")).to_be_in_viewport(ratio=1)
+
+
 def test_a_customer_reads_the_evidence_without_scripts(open_window, demo):
     page = open_window(demo.site, java_script_enabled=False, viewport={"width": 390, "height": 844})
     page.goto(f"{PAGES}/")

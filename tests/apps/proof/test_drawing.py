@@ -158,6 +158,26 @@ def test_a_long_list_of_ingredients_is_set_smaller_and_one_that_does_not_fit_is_
         drawing.label_pdf(make_batch(ingredients=long * 6))
 
 
+@pytest.mark.parametrize("text", ["label_name", "description", "ingredients"])
+def test_a_word_that_no_line_can_hold_is_an_error_and_not_cut_off(text):
+    with pytest.raises(typst.TypstError, match="does not fit"):
+        drawing.label_pdf(make_batch(**{text: "Beef " + 150 * "W"}))
+    # Where a line can be broken, it is.
+    drawing.label_pdf(make_batch(ingredients="Beef " + "-".join(30 * ["offal"])))
+
+
+@pytest.mark.parametrize("character", ["日", "🐶", "ع"])
+def test_a_character_that_the_typeface_lacks_is_named_and_not_printed_as_a_box(character):
+    with pytest.raises(drawing.MissingCharacter, match=rf"U\+{ord(character):04X}"):
+        drawing.label_pdf(make_batch(ingredients=f"Beef, {character}, salt"))
+
+
+def test_what_labels_usually_say_can_be_drawn():
+    drawing.check_characters(
+        ["Bœuf, crème fraîche, Größe ½ × 2 °C – “−18” € £ 5\N{NO-BREAK SPACE}%\nŁódź, “Ελλάδα”"]
+    )
+
+
 def test_texts_are_texts_and_not_markup():
     odd = 'Meat & "bones" #panic() $x$ *y* <b> \\ @z'
     assert odd in words(drawing.label_pdf(make_batch(ingredients=odd)))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from datetime import timedelta
 
 import pytest
 from psycopg.types.json import Jsonb
@@ -188,11 +189,71 @@ def test_no_release_without_passing_results(sql, results, missing, failed):
 def test_a_corrected_result_counts_and_the_old_one_stays(sql):
     batch = sql.create()
     sql.record(batch, FAILING)
-    sql.record(batch, PASSING)
+    sql.record(batch, PASSING, reason="the lab mixed two samples up")
     assert sql.release(batch)["success"]
     assert sql.all(
         "select passed, superseded_at is not null from raw_ops.lab_results where parameter = 'Salmonella' order by 1"
     ) == [(False, True), (True, False)]
+
+
+@pytest.mark.parametrize("reason", [None, " ", "x" * 2001])
+def test_a_failed_result_does_not_become_passed_without_a_reason(sql, reason):
+    batch = sql.create()
+    sql.record(batch, FAILING)
+    answer = sql.record(batch, PASSING, reason=reason)
+    assert (answer["success"], answer["failed_before"]) == (False, ["Salmonella"])
+    assert not sql.release(batch)["success"]
+    # One that passed before, or fails again, needs none.
+    assert sql.record(batch, FAILING)["success"]
+
+
+def test_who_let_a_failed_result_pass_and_why_is_a_warning(sql):
+    batch = sql.create()
+    sql.record(batch, FAILING)
+    sql.run("set onceward.actor = 'ana'")
+    assert sql.record(batch, PASSING, reason="the lab mixed two samples up")["can_be_released"]
+    (warning,) = sql.all("select message, meta from raw_ops.ops_events where kind = 'WARNING'")
+    assert "Salmonella" in warning[0]
+    assert (warning[1]["by"], warning[1]["reason"]) == ("ana", "the lab mixed two samples up")
+
+
+@pytest.mark.parametrize(
+    ("found", "limit", "exceeds"),
+    [
+        ("7200 cfu/g", "5000 cfu/g", True),
+        ("7,200 CFU / g", "5 000 cfu/g", True),
+        ("5000.5", "5000", True),
+        ("5000 cfu/g", "< 5000 cfu/g", False),
+        ("< 7200 cfu/g", "5000 cfu/g", False),
+        ("7,2 cfu/g", "50 cfu/g", False),
+        ("7200 mpn/g", "5000 cfu/g", False),
+        ("Not detected", "Absent in 25 g", False),
+        ("30 g", "Absent in 25 g", False),
+    ],
+)
+def test_a_figure_above_its_limit_has_not_passed(sql, found, limit, exceeds):
+    batch = sql.create()
+    answer = sql.record(batch, [{**PASSING[1], "result": found, "limit": limit}])
+    assert answer["success"] is not exceeds
+    assert not exceeds or "cannot have passed" in answer["error"]
+    assert sql.record(batch, [{**PASSING[1], "result": found, "limit": limit, "passed": False}])["success"]
+
+
+def test_texts_without_end_and_days_to_come_are_refused(sql):
+    batch = sql.create()
+    assert sql.record(batch, lab="x" * 201)["error"] == "lab_name may have 200 characters, got 201"
+    long = [{**PASSING[0], "result": "x" * 201}]
+    assert sql.record(batch, long)["error"] == "result of Salmonella may have 200 characters, got 201"
+    later = sql.clock.now().date() + timedelta(days=2)
+    assert sql.record(batch, analysed=later)["error"] == f"analysis_date {later} lies in the future"
+    for function in ("fn_reject_batch_v1", "fn_release_batch_v1"):
+        answer = sql.one(f"select raw_ops.{function}(%s, %s)", batch["batch_id"], "x" * 2001)
+        assert "may have 2000 characters" in answer["error"]
+    job = sql.dead_letter(batch)
+    for function in ("fn_requeue_proof_job_v1", "fn_resolve_proof_job_manually_v1"):
+        answer = sql.one(f"select raw_ops.{function}(%s, %s)", job.id, "x" * 2001)
+        assert "may have 2000 characters" in answer["error"]
+    assert sql.batch(batch).status == "QA_HOLD"
 
 
 @pytest.mark.parametrize(

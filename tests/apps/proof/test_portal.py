@@ -104,6 +104,30 @@ def test_wrong_rows_are_named_and_nothing_is_created(proof, ana):
     assert proof.one("select count(*) from raw_ops.batches") == 0
 
 
+@pytest.mark.parametrize("given", [{"production_date": "2099-03-20"}, {"kg_produced": "100001"}])
+def test_a_batch_that_is_hardly_right_is_created_when_somebody_says_so(proof, ana, given):
+    form = {"production_date": "2026-03-20", "kg_produced": "5", "key": str(uuid4()), **given}
+    assert "Is this right?" in ana.post("/proof/batches/new", status=422, **form).text
+    assert proof.one("select count(*) from raw_ops.batches") == 0
+    ana.post("/proof/batches/new", sure="1", **form)
+    assert proof.one("select count(*) from raw_ops.batches") == 1
+
+
+def test_a_table_of_megabytes_is_not_sent_back(ana):
+    huge = "production_date,kg_produced\n" + "2026-03-20,1\n" * 20_000
+    as_file = ana.http.post(
+        "/proof/batches/bulk",
+        data={"csrf": ana.csrf, "table": ""},
+        files={"file": ("batches.csv", huge.encode(), "text/csv")},
+    )
+    for answer in (as_file, ana.post("/proof/batches/bulk", status=422, table=huge)):
+        assert (answer.status_code, "64 KiB" in answer.text, len(answer.content) < 64 * 1024) == (
+            422,
+            True,
+            True,
+        )
+
+
 def test_a_table_is_uploaded_as_a_file(ana):
     answer = ana.http.post(
         "/proof/batches/bulk",
@@ -211,7 +235,27 @@ def test_a_batch_is_not_released_by_results_that_fail_or_are_missing(proof, ana)
     assert proof.batch(batch).status == "QA_HOLD"
 
 
-def test_a_batch_is_rejected_and_a_released_one_recalled_with_a_reason(proof, ana):
+def test_a_failed_result_is_corrected_with_a_reason(proof, ana):
+    batch = proof.create()
+    ana.post(page_of(batch) + "/results", **results_form(**{"passed-0": "failed"}))
+    assert "can only be rejected" not in ana.get(page_of(batch))
+    again = page_of(batch) + "/results"
+    assert "a reason is required" in ana.post(again, status=422, **results_form()).text
+    ana.post(again, **results_form(reason="the lab mixed two samples up"))
+    text = ana.get(page_of(batch))
+    assert "the lab mixed two samples up" in text
+    assert "It waits for somebody to release it" in text
+
+
+def test_steps_of_a_worker_are_shown_as_the_engines(proof, ana):
+    batch = proof.create()
+    proof.drain()
+    who = proof.all("select meta ->> 'by' from raw_ops.ops_events where message ~ ' set for batch '")
+    assert who == [("engine",), ("engine",)]
+    assert "Label PDF set for batch" in ana.get(page_of(batch))
+
+
+def test_a_batch_is_rejected_and_a_released_one_recalled_with_a_reason(proof, ana, public):
     batch = proof.create()
     proof.record(batch)
     ana.post(page_of(batch) + "/release")
@@ -220,6 +264,8 @@ def test_a_batch_is_rejected_and_a_released_one_recalled_with_a_reason(proof, an
     ana.post(page_of(batch) + "/reject", reason="a customer found glass")
     assert proof.batch(batch).status == "REJECTED"
     assert "a customer found glass" in ana.get(page_of(batch))
+    said = public.get(f"/functions/v1/proof-page/batch/{batch['public_batch_id']}").text
+    assert f'href="mailto:hello@protocolraw.co.uk?subject=Batch%20{batch["public_batch_id"]}"' in said
     assert "already rejected" in ana.post(page_of(batch) + "/reject", status=409, reason="again").text
 
 
@@ -266,14 +312,6 @@ def test_a_label_that_does_not_fit_is_mended_and_tried_again__trap_p17(proof, an
     for file, kind in (("qr.png", "image/png"), ("label.png", "image/png"), ("label.pdf", "application/pdf")):
         answer = ana.http.get(f"{page_of(batch)}/{file}")
         assert (answer.status_code, answer.headers["content-type"]) == (200, kind)
-
-
-def test_products_keep_texts_that_can_be_printed(proof, ana):
-    product = proof.one("select id from raw_ops.products")
-    for wrong in ({"net_weight_g": "heavy"}, {"label_name": " "}, {"ingredients": "x" * 5000}):
-        given = {"label_name": "A", "description": "B", "net_weight_g": "500", "ingredients": "C", **wrong}
-        ana.post(f"/proof/products/{product}", status=422, **given)
-    assert proof.one("select label_name from raw_ops.products") == "PROTOCOL RAW COMPLETE"
 
 
 # ---------------------------------------------------------------- who may

@@ -38,6 +38,7 @@ FUNCTIONS = {
     "fn_claim_proof_jobs_v1": {"onceward_worker"},
     "fn_heartbeat_proof_jobs_v1": {"onceward_worker"},
     "fn_record_proof_step_v1": {"onceward_worker"},
+    "fn_keep_label_texts_v1": {"onceward_worker"},
     "fn_finalize_proof_job_v1": {"onceward_worker"},
     "fn_mark_proof_job_failed_v1": {"onceward_worker"},
     "fn_enqueue_missing_proof_jobs_v1": {"onceward_worker"},
@@ -245,7 +246,9 @@ def test_the_search_finds_released_batches_only(sql, three):
 
     released = three["RELEASED"]
     wanted = {"found": True, "status": "RELEASED", "public_batch_id": released["public_batch_id"]}
-    for code in (released["batch_code"], released["public_batch_id"].lower(), f"  {released['batch_code']} "):
+    for code in (released["batch_code"], released["public_batch_id"].lower(), f"  {released['batch_code']} ",
+                 released["public_batch_id"].removeprefix("PR-"), released["public_batch_id"].replace("-", "–"),
+                 released["batch_code"].replace("-", " ")):  # fmt: skip
         assert search(code) == wanted
     nothing = {"found": False, "status": None, "public_batch_id": None}
     for code in (

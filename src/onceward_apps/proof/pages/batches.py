@@ -10,6 +10,7 @@ from decimal import Decimal, InvalidOperation
 from typing import Any, get_args
 from uuid import UUID, uuid4
 
+import pypdfium2
 import typst
 from psycopg.types.json import Jsonb
 from starlette.exceptions import HTTPException
@@ -17,7 +18,7 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 from starlette.routing import BaseRoute, Route
 
-from onceward.web import layout, tables
+from onceward.web import layout, tables, words
 from onceward.web.layout import Flash
 from onceward.web.query import query_of
 from onceward_apps.proof import bulk, drawing, store
@@ -114,6 +115,11 @@ class BatchPages:
                 errors["kg_produced"] = "Enter more than 0 and less than 1,000,000 kg."
         except InvalidOperation:
             errors["kg_produced"] = "Enter kilograms as a number, as 512.5."
+        if not errors and not form.checked("sure"):
+            async with looking(request) as look:
+                doubts = bulk.doubts(produced, kilograms, look.frame.now.date())
+            if doubts:
+                errors["sure"] = f"Is this right? {'; '.join(doubts)}."
         if not errors:
             async with changing(request) as connection:
                 answer, _ = await once(
@@ -143,10 +149,13 @@ class BatchPages:
             return await self._bulk_form(request, "")
         form = await form_of(request)
         text = form.raw("table")
-        if file := form.files.get("file"):
-            text = file.content.decode("utf-8-sig", "replace").replace("\0", "")
+        async with looking(request) as look:
+            today = look.frame.now.date()
         try:
-            read = bulk.read(text)
+            if file := form.files.get("file"):
+                text = ""
+                text = bulk.decode(file.content)
+            read = bulk.read(text, today=today)
         except bulk.UnreadableTable as error:
             return await self._bulk_form(request, text, problem=str(error), status=422)
         if form.checked("create"):
@@ -158,15 +167,16 @@ class BatchPages:
                     lambda: _create(connection, read),
                 )
             if answer["success"]:
-                said = (
-                    f"{len(answer['created'])} batches created. Their labels and emails follow by themselves."
-                )
+                created = words.counted(len(answer["created"]), "batch", "batches")
+                said = f"{created} created. Labels and emails follow by themselves."
                 return layout.back(request, "/proof/batches", Flash(said))
         return await self._preview(request, text, read)
 
     async def _bulk_form(
         self, request: Request, text: str, *, problem: str = "", status: int = 200
     ) -> Response:
+        # A browser stands still when it has to show megabytes in a field.
+        text = text if len(text) <= bulk.MOST_BYTES else ""
         async with looking(request) as look:
             return look.show(
                 "bulk.html", status, text=text, problem=problem, rows=[], expected={}, wrong=0, key=""
@@ -219,17 +229,30 @@ class BatchPages:
         return await self._stored(address, "application/pdf")
 
     async def label_preview(self, request: Request) -> Response:
-        """Drawn from what the batch says now, whatever renders the label."""
+        """A picture of the very label that is stored; as long as there is none, of what it would be."""
         async with looking(request) as look:
             found = await store.call(look.connection, "select raw_ops.fn_get_batch_v1(%s)", id_of(request))
         if found is None:
             raise HTTPException(404)
+        batch = Batch.model_validate(found)
         try:
-            batch = Batch.model_validate(found)
-            drawn = await asyncio.to_thread(drawing.label_png, batch, fonts=self._settings.fonts)
+            pdf = await self._storage.get(self._storage.path_of(batch.label_pdf_url or ""))
+        except (FileNotFoundError, ValueError):
+            # Not drawn yet, past its retention, or put elsewhere by a program.
+            pdf = await self._redrawn(batch)
+        try:
+            drawn = await asyncio.to_thread(drawing.screen_png, pdf)
+        except pypdfium2.PdfiumError:
+            raise HTTPException(409, "the stored label is no PDF") from None
+        return Response(drawn, media_type="image/png", headers={"cache-control": "private, max-age=60"})
+
+    async def _redrawn(self, batch: Batch) -> bytes:
+        try:
+            return await asyncio.to_thread(drawing.label_pdf, batch, fonts=self._settings.fonts)
         except typst.TypstError:
             raise HTTPException(409, "the texts do not fit on the label") from None
-        return Response(drawn, media_type="image/png", headers={"cache-control": "private, max-age=60"})
+        except drawing.MissingCharacter as error:
+            raise HTTPException(409, str(error)) from None
 
     async def _file(self, request: Request, column: str, kind: str) -> Response:
         async with looking(request) as look:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 from collections.abc import Sequence
 from datetime import date
@@ -14,10 +15,10 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
-from onceward.web import layout
+from onceward.web import layout, words
 from onceward.web.forms import Form, Upload
 from onceward.web.layout import Flash
-from onceward_apps.proof import store
+from onceward_apps.proof import drawing, store
 from onceward_apps.proof.pages.portal import changing, form_of, get_batch, id_of, looking
 from onceward_apps.proof.settings import Settings
 
@@ -35,6 +36,7 @@ FIELDS = ("lab_name", "certificate_reference", "analysis_date")
 class DecisionPages:
     def __init__(self, settings: Settings) -> None:
         self._storage = settings.storage
+        self._fonts = settings.fonts
 
     @property
     def routes(self) -> list[BaseRoute]:
@@ -72,8 +74,9 @@ class DecisionPages:
         path = await self._keep(batch["batch_code"], certificate) if certificate else _known(batch)
         async with changing(request) as connection:
             answer = await store.call(
-                connection, "select raw_ops.fn_record_lab_results_v1(%s, %s, %s, %s, %s, %s)",
+                connection, "select raw_ops.fn_record_lab_results_v1(%s, %s, %s, %s, %s, %s, %s)",
                 batch_id, Jsonb(given), form.text("lab_name"), form.text("certificate_reference"), analysed, path,
+                form.text("reason"),
             )  # fmt: skip
         if not answer["success"]:
             return await self._results_form(request, batch_id, form, answer["error"])
@@ -83,7 +86,9 @@ class DecisionPages:
             else _why_not(answer["missing_results"], answer["failed_results"])
         )
         return layout.back(
-            request, f"/proof/batches/{batch_id}", Flash(f"{answer['recorded']} results recorded. {said}")
+            request,
+            f"/proof/batches/{batch_id}",
+            Flash(f"{words.counted(answer['recorded'], 'result')} recorded. {said}"),
         )
 
     async def _keep(self, batch_code: str, file: Upload) -> str:
@@ -112,7 +117,13 @@ class DecisionPages:
                 for number, row in enumerate(parameters)
             ]
             return look.show(
-                "results.html", 422 if problem else 200, batch=batch, rows=rows, head=head, problem=problem
+                "results.html",
+                422 if problem else 200,
+                batch=batch,
+                rows=rows,
+                head=head,
+                problem=problem,
+                reason=form.text("reason") if form else "",
             )
 
     # ------------------------------------------------------------ release and reject
@@ -219,6 +230,13 @@ class DecisionPages:
         given = {
             name: form.text(name) for name in ("label_name", "description", "net_weight_g", "ingredients")
         }
+        try:
+            printed = [given[name] for name in ("label_name", "description", "ingredients")]
+            await asyncio.to_thread(drawing.check_characters, printed, fonts=self._fonts)
+        except drawing.MissingCharacter as error:
+            return await self.products(
+                request, f"These texts cannot be printed: {error}.", {product_id: given}
+            )
         grams = int(given["net_weight_g"]) if given["net_weight_g"].isdecimal() else None
         async with changing(request) as connection:
             answer = await store.call(

@@ -34,7 +34,7 @@ DAY = 86400
 TITLES = {
     "QA_HOLD": "Being tested",
     "REJECTED": "Not released",
-    None: "Batch not found",
+    None: "Check the code",
 }
 
 

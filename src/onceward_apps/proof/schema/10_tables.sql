@@ -90,6 +90,8 @@ create table if not exists raw_ops.batches (
   constraint batch_public_id_form check (public_batch_id ~ '^PR-[0-9A-Z]{8}$'),
   constraint batch_kg_positive check (kg_produced > 0 and kg_produced < 1e6)
 );
+-- What the product said when the label was drawn; null before, and for labels from before there was this column.
+alter table raw_ops.batches add column if not exists label_texts jsonb;
 comment on table raw_ops.batches is 'Master batch records.';
 create unique index if not exists idx_batches_batch_code on raw_ops.batches (batch_code);
 create index if not exists idx_batches_status on raw_ops.batches (status);
@@ -218,5 +220,6 @@ insert into raw_ops.config (key, value) values
   ('brand_tagline', 'Proof, not promises'),
   ('brand_promise', 'Verified safe, batch by batch'),
   ('made_in', 'Made in the UK'),
-  ('company_details', 'Protocol Raw Ltd, United Kingdom')
+  ('company_details', 'Protocol Raw Ltd, United Kingdom'),
+  ('contact_email', 'hello@protocolraw.co.uk')
     on conflict do nothing;

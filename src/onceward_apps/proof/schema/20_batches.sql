@@ -281,6 +281,19 @@ $$;
 comment on function raw_ops.fn_create_batches_v1(jsonb) is
   'Creates batches from [{production_date, kg_produced}], all or none: {success, created}, or {success: false, error, errors: [{row, error}]}.';
 
+-- What labels and pages say of a batch's product: what the label was drawn with, or as long as there is none, what the
+-- product says today.
+create or replace function raw_ops.fn_label_texts(p_batch raw_ops.batches)
+  returns jsonb
+  language sql stable
+  set search_path = pg_catalog, pg_temp
+as $$
+  select coalesce(p_batch.label_texts,
+    (select jsonb_build_object('sku', p.sku, 'name', p.name, 'label_name', p.label_name, 'description', p.description,
+                               'net_weight_g', p.net_weight_g, 'ingredients', p.ingredients)
+       from raw_ops.products as p where p.id = p_batch.product_id))
+$$;
+
 -- Everything that label and email say about a batch.
 create or replace function raw_ops.fn_get_batch_v1(p_batch_id uuid)
   returns jsonb
@@ -291,13 +304,11 @@ as $$
     'batch_id', b.id, 'batch_code', b.batch_code, 'public_batch_id', b.public_batch_id, 'status', b.status,
     'produced_at', b.produced_at, 'expiry_date', b.expiry_date, 'kg_produced', b.kg_produced::text,
     'proof_url', b.proof_url, 'qr_image_url', b.qr_image_url, 'label_pdf_url', b.label_pdf_url,
-    'product', jsonb_build_object('sku', p.sku, 'name', p.name, 'label_name', p.label_name, 'description', p.description,
-      'net_weight_g', p.net_weight_g, 'ingredients', p.ingredients),
+    'product', raw_ops.fn_label_texts(b),
     'formulation', jsonb_build_object('version', f.version, 'name', f.name),
     'brand', (select jsonb_object_agg(c.key, c.value) from raw_ops.config as c
                where c.key in ('brand_name', 'brand_tagline', 'brand_promise', 'made_in', 'company_details')))
     from raw_ops.batches as b
-    join raw_ops.products as p on p.id = b.product_id
     join raw_ops.formulations as f on f.id = b.formulation_id
    where b.id = p_batch_id
 $$;

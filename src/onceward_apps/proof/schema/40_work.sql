@@ -193,7 +193,7 @@ begin
     return raw_ops.fn_refusal(v_problem);
   end if;
   update raw_ops.batches as b
-     set label_pdf_url = p_label_pdf_url, updated_at = onceward.now()
+     set label_pdf_url = p_label_pdf_url, label_texts = raw_ops.fn_label_texts(b), updated_at = onceward.now()
    where b.id = p_batch_id and b.label_pdf_url is distinct from p_label_pdf_url;
   if found then
     perform raw_ops.fn_log_event('batch', p_batch_id, 'INFO', 'Label PDF set for batch ' || v_code,
@@ -204,6 +204,19 @@ end;
 $$;
 comment on function raw_ops.fn_set_batch_label_asset_v1(uuid, text, bigint) is
   'Sets where the label of a batch lies, and with it the steps label_generated and label_uploaded, as fn_set_batch_qr_assets_v1 does.';
+
+-- Between drawing and storing: whoever goes on after a crash draws the same label again, whatever was changed meanwhile.
+create or replace function raw_ops.fn_keep_label_texts_v1(p_batch_id uuid, p_texts jsonb)
+  returns void
+  language sql volatile security definer
+  set search_path = pg_catalog, pg_temp
+as $$
+  update raw_ops.batches as b
+     set label_texts = p_texts, updated_at = onceward.now()
+   where b.id = p_batch_id and b.label_texts is null
+$$;
+comment on function raw_ops.fn_keep_label_texts_v1(uuid, jsonb) is
+  'Keeps what the product said when the label of a batch was drawn; the first call counts.';
 
 create or replace function raw_ops.fn_finalize_proof_job_v1(
   p_job_id uuid, p_qr_image_url text, p_label_pdf_url text, p_processing_duration_ms integer, p_epoch bigint default null
@@ -322,7 +335,7 @@ create or replace function raw_ops.fn_dead_letter_alert(p_job_id uuid)
   set jit = off
 as $$
   select jsonb_build_object('channel', 'ops-urgent', 'severity', 'critical', 'title', 'Proof Job Dead Letter: ' || b.batch_code,
-    'message', format('Proof generation failed after %s attempts. Manual intervention required.', p.attempts),
+    'message', format('Proof generation failed after %s attempt%s. Manual intervention required.', p.attempts, case when p.attempts <> 1 then 's' end),
     'fields', jsonb_build_array(
       jsonb_build_object('label', 'Batch', 'value', b.batch_code, 'inline', true),
       jsonb_build_object('label', 'Attempts', 'value', p.attempts::text, 'inline', true),

@@ -98,6 +98,9 @@ begin
   if trim(coalesce(p_resolution_note, '')) = '' then
     return raw_ops.fn_refusal('resolution_note must say how the job was settled');
   end if;
+  if length(p_resolution_note) > 2000 then
+    return raw_ops.fn_refusal(raw_ops.fn_too_long('resolution_note', p_resolution_note, 2000));
+  end if;
   v_missing := raw_ops.fn_missing_assets(v_batch);
   if cardinality(v_missing) > 0 and not coalesce(p_skip_asset_check, false) then
     return raw_ops.fn_refusal('Cannot resolve: batch is missing assets. Use p_skip_asset_check := true to override.',
@@ -136,6 +139,9 @@ begin
   end if;
   if trim(coalesce(p_note, '')) = '' then
     return raw_ops.fn_refusal('note must say what has changed');
+  end if;
+  if length(p_note) > 2000 then
+    return raw_ops.fn_refusal(raw_ops.fn_too_long('note', p_note, 2000));
   end if;
   if v_state <> 'dead_letter' then
     return raw_ops.fn_refusal('Only dead_letter jobs can be requeued. Current state: ' || v_state);

@@ -1,8 +1,10 @@
 -- Lab results, and what they decide: a batch is released by passing results and by nothing else.
 
+-- Before there was a reason.
+drop function if exists raw_ops.fn_record_lab_results_v1(uuid, jsonb, text, text, date, text);
 create or replace function raw_ops.fn_record_lab_results_v1(
   p_batch_id uuid, p_results jsonb, p_lab_name text, p_certificate_reference text, p_analysis_date date,
-  p_certificate_pdf_url text default null
+  p_certificate_pdf_url text default null, p_reason text default null
 )
   returns jsonb
   language plpgsql security definer
@@ -11,6 +13,9 @@ as $$
 declare
   v_batch   raw_ops.batches;
   v_problem text;
+  -- What failed before, and has passed by these results.
+  v_mended  text[];
+  v_reason  text := nullif(trim(p_reason), '');
 begin
   -- Locked: a release at the same moment sees either none of these results or all of them.
   select * into v_batch from raw_ops.batches as b where b.id = p_batch_id for update;
@@ -23,6 +28,19 @@ begin
   v_problem := raw_ops.fn_check_lab_results(v_batch, p_results, p_lab_name, p_certificate_reference, p_analysis_date);
   if v_problem is not null then
     return raw_ops.fn_refusal(v_problem);
+  end if;
+  v_mended := array(
+    select r.parameter from raw_ops.lab_results as r
+      join jsonb_array_elements(p_results) as g on g ->> 'parameter' = r.parameter and (g -> 'passed')::boolean
+     where r.batch_id = p_batch_id and r.superseded_at is null and not r.passed
+     order by r.parameter);
+  v_problem := case
+    when cardinality(v_mended) > 0 and v_reason is null
+      then format('%s failed before; a reason is required for why it has passed now', array_to_string(v_mended, ', '))
+    else raw_ops.fn_too_long('reason', v_reason, 2000)
+  end;
+  if v_problem is not null then
+    return raw_ops.fn_refusal(v_problem, jsonb_build_object('failed_before', to_jsonb(v_mended)));
   end if;
 
   update raw_ops.lab_results as r
@@ -40,12 +58,45 @@ begin
   perform raw_ops.fn_audit('proof.lab_results_recorded', v_batch.batch_code,
     format('Lab results of batch %s recorded: %s', v_batch.batch_code, trim(p_certificate_reference)),
     p_after => jsonb_build_object('passed', (select jsonb_object_agg(g ->> 'parameter', g -> 'passed') from jsonb_array_elements(p_results) as g)));
+  if cardinality(v_mended) > 0 then
+    perform raw_ops.fn_log_event('batch', p_batch_id, 'WARNING',
+      format('Failed results of batch %s became passed (%s): %s', v_batch.batch_code, array_to_string(v_mended, ', '), v_reason),
+      jsonb_build_object('batch_code', v_batch.batch_code, 'parameters', to_jsonb(v_mended), 'reason', v_reason));
+    perform raw_ops.fn_audit('proof.failed_results_corrected', v_batch.batch_code, v_reason,
+      jsonb_build_object('failed', to_jsonb(v_mended)), jsonb_build_object('passed', to_jsonb(v_mended)));
+  end if;
   return jsonb_build_object('success', true, 'batch_code', v_batch.batch_code, 'recorded', jsonb_array_length(p_results))
     || raw_ops.fn_release_verdict(p_batch_id);
 end;
 $$;
-comment on function raw_ops.fn_record_lab_results_v1(uuid, jsonb, text, text, date, text) is
-  'Records results of a batch in QA_HOLD: [{parameter, method, result, limit, passed}].  A parameter that was recorded before is corrected; the old result stays.  Returns whether the batch can be released, and what is missing.';
+comment on function raw_ops.fn_record_lab_results_v1(uuid, jsonb, text, text, date, text, text) is
+  'Records results of a batch in QA_HOLD: [{parameter, method, result, limit, passed}].  A parameter that was recorded before is corrected; the old result stays.  p_reason is required when a failed result becomes a passed one.  Returns whether the batch can be released, and what is missing.';
+
+-- Null, or that a text is longer than anybody reads.
+create or replace function raw_ops.fn_too_long(p_name text, p_text text, p_most integer)
+  returns text
+  language sql immutable
+  set search_path = pg_catalog, pg_temp
+as $$
+  select format('%s may have %s characters, got %s', p_name, p_most, length(p_text)) where length(p_text) > p_most
+$$;
+
+-- Whether what was found is a number, the limit is one of the same unit, and the first is larger.  False where they cannot
+-- be compared, also for "< 10 cfu/g", which says less than a number.
+create or replace function raw_ops.fn_exceeds_limit(p_found text, p_limit text)
+  returns boolean
+  language sql immutable
+  set search_path = pg_catalog, pg_temp
+as $$
+  with figure as (
+    select regexp_match(lower(p_found), '^\s*((?:\d{1,3}(?:[ ,]\d{3})+|\d+)(?:\.\d+)?)\s*(\D.*)?$') as found,
+           regexp_match(lower(p_limit), '^\s*[<≤]?\s*((?:\d{1,3}(?:[ ,]\d{3})+|\d+)(?:\.\d+)?)\s*(\D.*)?$') as most
+  )
+  select coalesce(
+    regexp_replace(coalesce(f.found[2], ''), '\s', '', 'g') = regexp_replace(coalesce(f.most[2], ''), '\s', '', 'g')
+      and regexp_replace(f.found[1], '[ ,]', '', 'g')::numeric > regexp_replace(f.most[1], '[ ,]', '', 'g')::numeric, false)
+    from figure as f
+$$;
 
 -- What is wrong with the results, or null: nothing is half recorded.
 create or replace function raw_ops.fn_check_lab_results(
@@ -56,14 +107,21 @@ create or replace function raw_ops.fn_check_lab_results(
   set search_path = pg_catalog, pg_temp
 as $$
 declare
-  v_item jsonb;
-  v_name text;
+  v_item    jsonb;
+  v_name    text;
+  v_problem text := coalesce(raw_ops.fn_too_long('lab_name', p_lab_name, 200),
+                             raw_ops.fn_too_long('certificate_reference', p_certificate_reference, 200));
 begin
+  if v_problem is not null then return v_problem; end if;
   if trim(coalesce(p_lab_name, '')) = '' then return 'lab_name is required'; end if;
   if trim(coalesce(p_certificate_reference, '')) = '' then return 'certificate_reference is required'; end if;
   if p_analysis_date is null then return 'analysis_date is required'; end if;
   if p_analysis_date < p_batch.produced_at then
     return format('analysis_date %s lies before the production date %s', p_analysis_date, p_batch.produced_at);
+  end if;
+  -- Fourteen hours: it is not that day yet anywhere on earth.
+  if p_analysis_date > ((onceward.now() + interval '14 hours') at time zone 'UTC')::date then
+    return format('analysis_date %s lies in the future', p_analysis_date);
   end if;
   if jsonb_typeof(p_results) is distinct from 'array' or jsonb_array_length(p_results) not between 1 and 50 then
     return 'results must be a list of 1 to 50 results';
@@ -82,7 +140,14 @@ begin
        or trim(coalesce(v_item ->> 'limit', '')) = '' then
       return format('method, result and limit of %s are required', v_name);
     end if;
+    v_problem := coalesce(raw_ops.fn_too_long('method of ' || v_name, v_item ->> 'method', 200),
+                          raw_ops.fn_too_long('result of ' || v_name, v_item ->> 'result', 200),
+                          raw_ops.fn_too_long('limit of ' || v_name, v_item ->> 'limit', 200));
+    if v_problem is not null then return v_problem; end if;
     if length(v_item::text) > 2000 then return format('result of %s is too long', v_name); end if;
+    if (v_item -> 'passed')::boolean and raw_ops.fn_exceeds_limit(v_item ->> 'result', v_item ->> 'limit') then
+      return format('%s of %s is more than the limit %s, and cannot have passed', v_item ->> 'result', v_name, v_item ->> 'limit');
+    end if;
   end loop;
   if (select count(distinct g ->> 'parameter') from jsonb_array_elements(p_results) as g) < jsonb_array_length(p_results) then
     return 'a parameter is named twice';
@@ -127,6 +192,9 @@ begin
   if v_batch.status <> 'QA_HOLD' then
     return raw_ops.fn_refusal('Only a batch in QA_HOLD can be released. Current status: ' || v_batch.status);
   end if;
+  if length(p_note) > 2000 then
+    return raw_ops.fn_refusal(raw_ops.fn_too_long('note', p_note, 2000));
+  end if;
   v_verdict := raw_ops.fn_release_verdict(p_batch_id);
   if not (v_verdict -> 'can_be_released')::boolean then
     return raw_ops.fn_refusal('Cannot release: the lab results do not allow it', v_verdict || jsonb_build_object('batch_code', v_batch.batch_code));
@@ -152,6 +220,9 @@ begin
   end if;
   if trim(coalesce(p_reason, '')) = '' then
     return raw_ops.fn_refusal('reason is required');
+  end if;
+  if length(p_reason) > 2000 then
+    return raw_ops.fn_refusal(raw_ops.fn_too_long('reason', p_reason, 2000));
   end if;
   if v_batch.status = 'REJECTED' then
     return raw_ops.fn_refusal('Batch is already rejected');

@@ -1,7 +1,7 @@
 -- What the public sees: released batches, without anything that is the company's own.
 
 create or replace view raw_ops.public_batches with (security_barrier = true) as
-select b.public_batch_id, b.status, p.name as product_name, b.expiry_date as best_before, b.released_at,
+select b.public_batch_id, b.status, coalesce(b.label_texts ->> 'name', p.name) as product_name, b.expiry_date as best_before, b.released_at,
        f.version as formulation_version, f.name as formulation_name, f.shopify_page_url as formulation_url
   from raw_ops.batches as b
   join raw_ops.products as p on p.id = b.product_id
@@ -30,17 +30,25 @@ as $$
 $$;
 comment on function raw_ops.fn_get_latest_released_batch_v1() is 'The batch that was released last: {found, public_batch_id, released_at}.';
 
--- By the code on the pouch or by the public id; upper and lower case, spaces and dashes do not matter.
+-- By the code on the pouch or by the public id; upper and lower case, spaces and dashes do not matter, nor whether PR- stands
+-- before the public id.
 create or replace function raw_ops.fn_search_batch_v1(p_code text)
   returns jsonb
   language sql stable security definer
   set search_path = pg_catalog, pg_temp
 as $$
-  with wanted as (select upper(regexp_replace(left(coalesce(p_code, ''), 60), '[\s‐‑–—−]+', '', 'g')) as code)
+  with given as (
+    select upper(regexp_replace(left(coalesce(p_code, ''), 60), '\s', '', 'g')) as code,
+           upper(regexp_replace(left(coalesce(p_code, ''), 60), '[\s‐‑–—−-]', '', 'g')) as bare
+  ), wanted as (
+    select array[g.code, regexp_replace(g.bare, '^PR(\d{6})(\d{3,})$', 'PR-\1-\2')] as codes,
+           'PR-' || case when length(g.bare) = 10 and g.bare like 'PR%' then substr(g.bare, 3) else g.bare end as public_id
+      from given as g
+  )
   select coalesce(
     (select jsonb_build_object('found', true, 'status', b.status, 'public_batch_id', b.public_batch_id)
        from raw_ops.batches as b, wanted as w
-      where b.status = 'RELEASED' and (b.batch_code = w.code or b.public_batch_id = w.code)
+      where b.status = 'RELEASED' and (b.batch_code = any (w.codes) or b.public_batch_id = w.public_id)
       limit 1),
     jsonb_build_object('found', false, 'status', null, 'public_batch_id', null))
 $$;
@@ -56,9 +64,7 @@ as $$
   select case b.status
     when 'RELEASED' then jsonb_build_object('found', true, 'status', b.status, 'public_batch_id', b.public_batch_id,
       'proof_url', b.proof_url, 'batch', to_jsonb(v),
-      'product', (select jsonb_build_object('name', p.name, 'description', p.description, 'net_weight_g', p.net_weight_g,
-                                            'ingredients', p.ingredients)
-                    from raw_ops.products as p where p.id = b.product_id),
+      'product', raw_ops.fn_label_texts(b) - array['sku', 'label_name'],
       'formulation', (select jsonb_build_object('version', f.version, 'name', f.name, 'description', f.description,
                                                 'url', f.shopify_page_url, 'fediaf_verified', f.fediaf_verified)
                         from raw_ops.formulations as f where f.id = b.formulation_id),
@@ -91,11 +97,12 @@ as $$
   select jsonb_build_object(
     'brand', (select jsonb_object_agg(c.key, c.value) from raw_ops.config as c
                where c.key in ('brand_name', 'brand_tagline', 'brand_promise', 'made_in', 'company_details')),
+    'contact_email', nullif(trim(raw_ops.fn_config('contact_email')), ''),
     'base_url', rtrim(raw_ops.fn_config('proof_base_url'), '/'),
     'released', (select count(*) from raw_ops.batches as b where b.status = 'RELEASED'),
     'latest', (select to_jsonb(v) from raw_ops.public_batches as v order by v.released_at desc, v.public_batch_id limit 1))
 $$;
-comment on function raw_ops.fn_get_proof_home_v1() is 'What the home page of the public host shows: {brand, base_url, released, latest}.';
+comment on function raw_ops.fn_get_proof_home_v1() is 'What the home page of the public host shows: {brand, contact_email, base_url, released, latest}.';
 
 -- One more in a window, unless it is full.
 create or replace function raw_ops.fn_take_event_place(p_bucket text, p_window interval, p_most integer)

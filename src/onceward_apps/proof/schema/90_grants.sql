@@ -59,7 +59,7 @@ grant execute on function raw_ops.fn_get_portal_batch_v1 to onceward_operator, o
 grant execute on function raw_ops.fn_get_batch_v1 to onceward_worker, onceward_operator, onceward_auditor;
 grant execute on function
   raw_ops.fn_claim_proof_jobs_v1, raw_ops.fn_heartbeat_proof_jobs_v1, raw_ops.fn_set_batch_qr_assets_v1,
-  raw_ops.fn_set_batch_label_asset_v1, raw_ops.fn_record_proof_step_v1, raw_ops.fn_finalize_proof_job_v1,
+  raw_ops.fn_set_batch_label_asset_v1, raw_ops.fn_keep_label_texts_v1, raw_ops.fn_record_proof_step_v1, raw_ops.fn_finalize_proof_job_v1,
   raw_ops.fn_mark_proof_job_failed_v1, raw_ops.fn_enqueue_missing_proof_jobs_v1, raw_ops.fn_copacker_email_v1, raw_ops.fn_email_is_reported_v1,
   raw_ops.fn_check_proof_system_health_v2, raw_ops.fn_apply_retention_v1, raw_ops.fn_expired_labels_v1,
   raw_ops.fn_forget_label_v1, raw_ops.fn_dead_letter_alert
