@@ -180,8 +180,18 @@ def test_without_any_secret_a_machine_has_keys_of_its_own_whoever_comes_first(tm
 
     assert len({(each.qr_keys, each.seal_keys, each.stripe_secret, each.cron_secret) for each in made}) == 1
     assert (made[0].base_url, made[0].bot) == ("http://localhost:8080", "testbot")
+    assert list(made[0].kiosks) == ["counter-1", "counter-2"]
     (file,) = tmp_path.iterdir()
     assert (file.name, file.stat().st_mode & 0o777) == ("meals.keys", 0o600)
+
+
+def test_links_lead_to_where_the_pages_are(tmp_path, monkeypatch):
+    monkeypatch.setenv("ONCEWARD_HOME", str(tmp_path))
+
+    assert Settings.from_environ({"PORT": "8091"}).base_url == "http://localhost:8091"
+    assert Settings.from_environ({"PORT": ""}).base_url == "http://localhost:8080"
+    own = {"PORT": "8091", "MEALS_BASE_URL": "https://meals.example/"}
+    assert Settings.from_environ(own).base_url == "https://meals.example"
 
 
 @pytest.mark.parametrize(
