@@ -130,6 +130,18 @@ def test_a_handle_is_an_at_sign_and_up_to_31_letters(text):
     assert handle is None or (handle[0] == "@" and 2 <= len(handle) <= 32 and handle.isascii())
 
 
+@pytest.mark.parametrize(
+    ("given", "handle"),
+    [
+        ("@elena_g", "@elena_g"), (" https://t.me/elena_g ", "@elena_g"), ("t.me/elena_g/", "@elena_g"), ("T.me/" + "x" * 31, "@" + "x" * 31),
+        ("elena_g", None), ("@" + "x" * 32, None), ("t.me/" + "x" * 32, None), ("https://t.me/elena_g?start=1", None), ("t.me/a/b", None),
+        ("https://t.me.example/elena_g", None), ("txme/elena_g", None), ("@t.me/elena_g", None), ("t.me/@elena_g", None), ("t.me/", None),
+    ],
+)  # fmt: skip
+def test_a_link_to_a_handle_is_the_handle(given, handle):
+    assert parse_handle(given) == handle
+
+
 def test_m10_a_cancelled_statement_is_not_a_lost_connection():
     assert trouble_of("57014") == "cancelled"
     assert [trouble_of(state) for state in ("08006", "08001", "57P01", "57P03", None)] == ["connection"] * 5
