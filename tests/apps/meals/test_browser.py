@@ -158,7 +158,10 @@ def test_the_page_of_the_day_tells_by_itself_that_the_code_was_taken(place, brow
 
     assert drawn == code
     place.redeem(code)
-    expect(page.get_by_role("heading", name="Enjoy your meal, June Park")).to_be_visible()
+    expect(page.get_by_role("heading", name="Enjoy your meal, June Park")).to_be_visible(
+        # The page asks every five seconds.
+        timeout=20_000
+    )
     expect(page.get_by_text("Counter 1")).to_be_visible()
 
 
