@@ -1,4 +1,4 @@
-"""Forms with files: from people who have signed in, within bounds, byte for byte."""
+"""Forms, and forms with files: from people who have signed in, within bounds, byte for byte."""
 
 from __future__ import annotations
 
@@ -61,6 +61,17 @@ def test_a_file_needs_the_token_of_the_form(ana):
 )
 def test_a_form_without_bounds_or_sense_is_refused(ana, given, status):
     assert ana.http.post("/box/put", **given).status_code == status
+
+
+@pytest.mark.parametrize("files", [None, {"a": ("a", b"x")}])
+def test_a_nul_is_refused_by_the_name_of_its_field(ana, files):
+    answer = ana.http.post("/box/put", data={"csrf": ana.csrf, "note": "x\0y"}, files=files)
+
+    assert answer.status_code == 400
+    assert "Note must not contain NUL characters." in answer.text
+    # Other control characters are somebody's text.
+    kept = ana.http.post("/box/put", data={"csrf": ana.csrf, "note": "x\ty\x01z"}, files=files)
+    assert kept.json()["note"] == "x\ty\x01z"
 
 
 def test_strangers_send_no_files(serve):

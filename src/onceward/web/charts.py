@@ -32,8 +32,8 @@ def sparkline(values: Sequence[float], label: str) -> Markup:
     ).format(label=label, line=line)
 
 
-def bars(points: Sequence[Point], title: str) -> Markup:
-    """Bars of what was done, with what failed standing on top, on a grid of round numbers."""
+def bars(points: Sequence[Point], title: str, names: tuple[str, str] = ("done", "failed")) -> Markup:
+    """Bars of what was done, with what failed standing on top, on a grid of round numbers.  `names` says what they are."""
     top = nice(max((point.done + point.failed for point in points), default=0))
     width = 1000 / max(len(points), 1)
     parts: list[str] = []
@@ -49,7 +49,7 @@ def bars(points: Sequence[Point], title: str) -> Markup:
         # A transparent one over the whole height, so that the text appears above small bars, too.
         parts.append(
             f'<rect class="bar-hit" x="{i * width:.2f}" y="0" width="{width:.2f}" height="100"/>'
-            f"<title>{_said(point)}</title></g>"
+            f"<title>{_said(point, names)}</title></g>"
         )
     lines = "".join(f'<line class="grid" x1="0" x2="1000" y1="{y}" y2="{y}"/>' for y in (0.5, 50, 99.5))
     return Markup(
@@ -65,7 +65,7 @@ def bars(points: Sequence[Point], title: str) -> Markup:
         first=points[0].label if points else "",
         middle=points[len(points) // 2].label if points else "",
         last=points[-1].label if points else "",
-        table=_table(title, points),
+        table=_table(title, points, names),
     )
 
 
@@ -92,10 +92,11 @@ def _shapes(*parts: str) -> Markup:
     return Markup("".join(parts))  # noqa: S704 - see above
 
 
-def _said(point: Point) -> str:
+def _said(point: Point, names: tuple[str, str] = ("done", "failed")) -> str:
     """What a bar says, escaped: there are hundreds of them on a page, and each is put together as text."""
-    failed = f", {point.failed:,} failed" if point.failed else ""
-    return f"{escape(point.label)}: {point.done:,} done{failed}"
+    done, failed = escape(names[0]), escape(names[1])
+    also = f", {point.failed:,} {failed}" if point.failed else ""
+    return f"{escape(point.label)}: {point.done:,} {done}{also}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,7 +164,7 @@ def _rect(name: str, x: float, y: float, width: float, height: float) -> str:
     return f'<rect class="{name}" x="{x:.2f}" y="{y:.2f}" width="{width:.2f}" height="{height:.2f}"/>'
 
 
-def _table(title: str, points: Sequence[Point]) -> Markup:
+def _table(title: str, points: Sequence[Point], names: tuple[str, str]) -> Markup:
     rows = _shapes(
         *(
             f"<tr><th scope=row>{escape(point.label)}</th><td>{point.done}</td><td>{point.failed}</td></tr>"
@@ -173,6 +174,8 @@ def _table(title: str, points: Sequence[Point]) -> Markup:
     )
     return Markup(
         # A table does not become narrower than its words; what is around it does.
-        '<div class="hidden"><table><caption>{}</caption><tr><th scope=col>Time</th><th scope=col>Done</th>'
-        "<th scope=col>Failed</th></tr>{}</table></div>"
-    ).format(title, rows or Markup('<tr><td colspan="3">nothing</td></tr>'))
+        '<div class="hidden"><table><caption>{}</caption><tr><th scope=col>Time</th><th scope=col>{}</th>'
+        "<th scope=col>{}</th></tr>{}</table></div>"
+    ).format(
+        title, *(name.capitalize() for name in names), rows or Markup('<tr><td colspan="3">nothing</td></tr>')
+    )

@@ -59,7 +59,10 @@ class TooLarge(InvalidArgument):
 
 
 async def read_form(request: Request, *, files: bool = False) -> Form:
-    """Read once per request; asking again gives the same.  With files, where somebody has signed in.  Raises TooLarge."""
+    """Read once per request; asking again gives the same.  With files, where somebody has signed in.
+
+    Raises TooLarge, and InvalidArgument when a field has a NUL character, which no database keeps.
+    """
     known: Form | None = getattr(request.state, "form", None)
     if known is not None:
         return known
@@ -77,9 +80,18 @@ async def read_form(request: Request, *, files: bool = False) -> Form:
     except ValueError as error:
         raise InvalidArgument("the form cannot be read", detail=str(error)[:200]) from None
     # Browsers send line ends as CR LF.
-    form = Form({name: [value.replace("\r\n", "\n") for value in values] for name, values in fields.items()})
+    form = _storable(
+        {name: [value.replace("\r\n", "\n") for value in values] for name, values in fields.items()}
+    )
     request.state.form = form
     return form
+
+
+def _storable(fields: dict[str, list[str]], files: Mapping[str, Upload] | None = None) -> Form:
+    for name, values in fields.items():
+        if any("\0" in text for text in (name, *values)):
+            raise InvalidArgument(f"{name.replace(chr(0), '')[:60]} must not contain NUL characters")
+    return Form(fields, files)
 
 
 async def _bounded(request: Request, most: int) -> AsyncGenerator[bytes, None]:
@@ -115,4 +127,4 @@ async def _read_multipart(request: Request) -> Form:
             content = await value.read()
             if value.filename or content:
                 files[name] = Upload(value.filename or "", value.content_type or "", content)
-    return Form(fields, files)
+    return _storable(fields, files)

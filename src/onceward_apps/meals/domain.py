@@ -16,16 +16,18 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey,
 
 ISSUER, AUDIENCE = "frontier-meals", "meal-redemption"
 HANDLE_RULE = "Handle must start with @ and be 2-32 characters"
-_HANDLE = re.compile(r"@[A-Za-z0-9_]{1,31}")
+# As it is written: with @, or as the link that Telegram gives for it.  The field of the form has the same rule.
+HANDLE_FORM = r"(?:@|(?:[Hh]ttps?://)?[Tt]\.me/)([A-Za-z0-9_]{1,31})/?"
+_HANDLE = re.compile(HANDLE_FORM)
 _CLAIMS = ("iss", "aud", "sub", "jti", "service_date", "iat", "exp")
 
 
 def parse_handle(given: object) -> str | None:
-    """The handle without blanks around it; None when it is no handle."""
+    """The handle with @ and without blanks around it; None when it is no handle."""
     if not isinstance(given, str):
         return None
-    handle = given.strip()
-    return handle if _HANDLE.fullmatch(handle) else None
+    found = _HANDLE.fullmatch(given.strip())
+    return f"@{found[1]}" if found else None
 
 
 # ------------------------------------------------------------ QR codes

@@ -241,6 +241,11 @@ class Messages:
         )
 
 
+def dated(day: date) -> str:
+    """Like Monday, November 16, 2026: for a day that may be of another year."""
+    return f"{spoken(day)}, {day.year}"
+
+
 def spoken(day: date) -> str:
     """Like Monday, November 16: the language of the messages, whatever the locale of the machine."""
     days = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")

@@ -168,6 +168,8 @@ class Routes:
 
     def consume_handle(self, request: Request) -> Answer:
         given = request.object()
+        if not given:
+            return refused(400, "INVALID", "The body must be a JSON object with token and newHandle")
         handle = parse_handle(given.get("newHandle"))
         # Before the link is used: a typing error must not cost it.
         if handle is None:

@@ -65,7 +65,8 @@ class Settings:
         """
         is_first_look = not any(environ.get(name) for name in NEEDED)
         if is_first_look:
-            environ = {"MEALS_BASE_URL": "http://localhost:8080", **own_keys(), **environ}
+            here = f"http://localhost:{environ.get('PORT') or 8080}"
+            environ = {"MEALS_BASE_URL": here, **own_keys(), **environ}
         missing = [name for name in NEEDED if not environ.get(name)]
         if missing:
             raise ValueError(
@@ -88,14 +89,14 @@ class Settings:
         )
 
 
-def new_keys() -> dict[str, str]:
+def new_keys(counters: int = 1) -> dict[str, str]:
     """Fresh secrets for an environment, all but Stripe's, which Stripe makes."""
     return {
         "MEALS_QR_KEYS": f"k1=eddsa:{base64.b64encode(secrets.token_bytes(32)).decode()}",
         "MEALS_SEAL_KEYS": Fernet.generate_key().decode(),
         "TELEGRAM_WEBHOOK_SECRET": secrets.token_urlsafe(32),
         "CRON_SECRET": secrets.token_urlsafe(32),
-        "MEALS_KIOSKS": f"counter-1={secrets.token_urlsafe(32)}",
+        "MEALS_KIOSKS": ",".join(f"counter-{n + 1}={secrets.token_urlsafe(32)}" for n in range(counters)),
     }
 
 
@@ -104,7 +105,8 @@ def own_keys(folder: Path | None = None) -> dict[str, str]:
     place = (folder or default_data_dir().parent) / "meals.keys"
     if not place.exists():
         place.parent.mkdir(parents=True, exist_ok=True)
-        made = {**new_keys(), "STRIPE_WEBHOOK_SECRET": secrets.token_urlsafe(32)}
+        # Two counters: a code that is shown at both is taken at one.
+        made = {**new_keys(counters=2), "STRIPE_WEBHOOK_SECRET": secrets.token_urlsafe(32)}
         # Whole before it has its name, and only the first one gets it: pages and workers start together.
         with tempfile.NamedTemporaryFile("w", dir=place.parent, prefix="meals.keys.") as file:
             file.write("".join(f"{name}={value}\n" for name, value in made.items()))

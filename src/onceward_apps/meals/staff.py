@@ -248,9 +248,14 @@ def customers(
     )
 
 
-def customer_counts(connection: Connection) -> dict[str, int]:
-    """How many customers there are, by the status of their subscription."""
-    found = connection.execute("select status, count(*) from meals.customer_list group by status order by 1")
+def customer_counts(connection: Connection, part: str) -> dict[str, int]:
+    """How many customers have this in name, email or handle, by the status of their subscription."""
+    found = connection.execute(
+        "select status, count(*) from meals.customer_list "
+        " where (%s = '' or strpos(lower(name || ' ' || email || ' ' || coalesce(telegram_handle, '')), lower(%s)) > 0) "
+        " group by status order by 1",
+        [part, part],
+    )
     return dict(found.fetchall())
 
 

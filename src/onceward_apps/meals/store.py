@@ -195,6 +195,12 @@ def local_time(connection: Connection, moment: datetime) -> str:
 # ------------------------------------------------------------ what staff change
 
 
+def last_planned_day(connection: Connection) -> date:
+    """The last day that can be skipped, opened or closed: a later one is a typing error."""
+    day: date = _value(connection, "select meals.last_planned_day()")
+    return day
+
+
 def skip_day(connection: Connection, customer_id: UUID, day: date) -> bool:
     return bool(_value(connection, "select meals.skip_day(%s, %s)", customer_id, day))
 

@@ -13,6 +13,7 @@ from playwright.sync_api import expect, sync_playwright
 
 from onceward_apps.kit import qr
 from onceward_apps.meals import sample
+from onceward_apps.meals.domain import parse_handle
 from tests.apps.meals.place import KIOSK, correction_token, deep_token, picture_of, scan, text_of
 from tests.web.conftest import CHROMIUM, SHOTS
 
@@ -125,10 +126,16 @@ def test_10_1_a_customer_corrects_the_handle_on_a_phone_and_copies_the_link(plac
     page.goto(f"/handle/update/{token}")
     expect(page.get_by_text("@wronghandle")).to_be_visible()
 
-    page.get_by_label("Your handle").fill("@not a handle")
+    field = page.get_by_label("Your handle")
+    for given in ("@not a handle", "noatsign", "@" + "x" * 32, " https://t.me/elena_g ", "@" + "x" * 31):
+        field.fill(given)
+        assert field.evaluate("field => field.checkValidity()") == (parse_handle(given) is not None)
+    # The server says so as well, to a browser that does not.
+    field.fill("@not a handle")
+    field.evaluate("field => { field.form.noValidate = true }")
     page.get_by_role("button", name="Update my handle").click()
     expect(page.get_by_text("This is not a Telegram handle.")).to_be_visible()
-    page.get_by_label("Your handle").fill("@correcthandle")
+    page.get_by_label("Your handle").fill("t.me/correcthandle")
     page.get_by_role("button", name="Update my handle").click()
 
     expect(page.get_by_role("heading", name="Handle updated!")).to_be_visible()
@@ -151,8 +158,10 @@ def test_the_page_of_the_day_tells_by_itself_that_the_code_was_taken(place, brow
 
     assert drawn == code
     place.redeem(code)
-    # It looks every five seconds.
-    expect(page.get_by_role("heading", name="Enjoy your meal, June Park")).to_be_visible(timeout=20_000)
+    expect(page.get_by_role("heading", name="Enjoy your meal, June Park")).to_be_visible(
+        # The page asks every five seconds.
+        timeout=20_000
+    )
     expect(page.get_by_text("Counter 1")).to_be_visible()
 
 

@@ -44,7 +44,9 @@ def test_the_day_at_a_glance(place, ana, jane):
     assert "Monday, November 16" in page
     assert "1 customer who should eat today has no code yet." in page
     assert "Emails need a look: abandoned rate, retry success rate." in page
-    assert "12:00: 1 done" in page
+    assert "12:00: 1 redeemed</title>" in page
+    assert "<th scope=col>Redeemed</th><th scope=col>Not redeemed</th>" in page
+    assert " done</title>" not in page
     assert "1 email that nobody will send unless you act" in page
     assert re.search(r"Abandoned rate</td>.*?breached", page, re.DOTALL)
     assert "2026-11-16" in ana.get("/meals/?day=2026-11-13")
@@ -146,6 +148,42 @@ def test_the_calendar_of_the_week_and_its_exceptions(place, ana, jane):
     ]  # fmt: skip
 
 
+def test_what_the_calendar_does_not_understand_changes_nothing(place, ana, jane):
+    day = {"day": "2026-11-26", "open": "closed"}
+    before = place.rows("select weekday, is_open from meals.service_weekdays order by 1")
+
+    assert "Reason must be at most 200" in ana.post("/meals/calendar/day", 400, **day, reason="x" * 201).text
+    assert "Reason must not contain NUL" in ana.post("/meals/calendar/day", 400, **day, reason="x\0y").text
+    assert (
+        "Open must be open or closed" in ana.post("/meals/calendar/day", 400, **{**day, "open": "maybe"}).text
+    )
+    assert "A week needs a day" in ana.post("/meals/calendar/week", 400).text
+    over = ana.post("/meals/calendar/day", 409, day="2025-01-01", open="closed")
+    assert "Wednesday, January 1, 2025 is over" in over.text
+    far = ana.post("/meals/calendar/day", 409, day="9999-12-31", open="closed")
+    assert "Friday, December 31, 9999 is too far ahead" in far.text
+    assert "Choose a day from today to Thursday, November 16, 2028" in far.text
+    ana.post(f"/meals/customers/{jane}/skip", 409, day="9999-01-01")
+
+    assert place.rows("select 1 from meals.service_calendar union all select 1 from meals.skips") == []
+    assert place.rows("select weekday, is_open from meals.service_weekdays order by 1") == before
+    assert audited(place) == []
+
+
+def test_the_calendar_takes_the_last_day_and_the_longest_reason(place, ana, jane):
+    ana.post("/meals/calendar/day", day="2028-11-16", open="closed", reason="é" * 200)
+    ana.post(f"/meals/customers/{jane}/skip", day="2028-11-16")
+    ana.post("/meals/calendar/day", 409, day="2028-11-17", open="closed")
+    ana.post(f"/meals/customers/{jane}/skip", 409, day="2028-11-17")
+
+    assert place.rows("select service_date::text, length(reason) from meals.service_calendar") == [
+        ("2028-11-16", 200)
+    ]
+    page = ana.get("/meals/calendar")
+    assert 'min="2026-11-16" max="2028-11-16"' in page
+    assert 'maxlength="200"' in page
+
+
 def test_an_abandoned_email_is_sent_again(place, ana):
     customer = place.customer("Joe", email="joe+rcpt_550__1@example.com")
     place.cron("issue-qr")
@@ -172,7 +210,14 @@ def test_customers_are_found_and_filtered(place, ana, jane):
     assert "<b>Mallory" not in ana.get("/meals/customers")
     found = ana.get("/meals/customers?q=JANE.can")
     assert ("Jane</a>" in found, "Joe</a>" in found) == (True, False)
+    assert '<span class="head-count">1</span>' in found
+    assert '<span class="head-count">3</span>' in ana.get("/meals/customers")
+    nobody = ana.get("/meals/customers?q=jane&status=past_due")
+    assert '<span class="head-count">0</span>' in nobody
+    # What was chosen can be put back.
+    assert re.search(r'aria-current="true"[^>]*>.{0,300}past due', nobody, re.DOTALL)
     found = ana.get("/meals/customers?status=past_due")
+    assert '<span class="head-count">1</span>' in found
     assert ("Jane</a>" in found, "Joe</a>" in found) == (False, True)
     ana.get("/meals/customers?status=unheard", 400)
     assert "jane.canary@example.com" in ana.get("/meals/customers.csv")
@@ -314,3 +359,26 @@ def test_the_sample_tells_a_story_and_a_second_start_changes_nothing(place, ana)
     assert place.redeem(scan(picture_of(place.mails()[0]))).status in {200, 400}
     for path in ("/meals/", "/meals/customers", "/meals/emails", "/meals/calendar"):
         ana.get(path)
+
+
+def test_what_to_try_is_told_from_the_data(place, ana):
+    sample.fill(place.meals)
+    place.work()
+
+    page = ana.get("/meals/try")
+    assert "2 emails wait for their next try and 1 email will not be sent unless you act." in page
+    assert "Elena mistyped hers: her link works once. Rosa’s link was used. Dina waited too long." in page
+    assert ">Elena’s link</a>" in page
+
+    place.consume(sample.link_of(place.meals, "open"), "@elena_g")
+    place.clock.advance("10 minutes")
+    place.work()
+    page = ana.get("/meals/try")
+    assert "try. 1 email will not be sent unless you act." in page
+    assert (
+        "Elena’s link was used. Rosa’s link was used. Dina waited too long. The page of a customer sends a new one."
+        in page
+    )
+    assert ">Elena’s, used</a>" in page
+    # Links are for those who act.
+    assert "/handle/update/" not in ana.site.signed_in("eve", "viewer").get("/meals/try")

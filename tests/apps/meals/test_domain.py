@@ -130,6 +130,18 @@ def test_a_handle_is_an_at_sign_and_up_to_31_letters(text):
     assert handle is None or (handle[0] == "@" and 2 <= len(handle) <= 32 and handle.isascii())
 
 
+@pytest.mark.parametrize(
+    ("given", "handle"),
+    [
+        ("@elena_g", "@elena_g"), (" https://t.me/elena_g ", "@elena_g"), ("t.me/elena_g/", "@elena_g"), ("T.me/" + "x" * 31, "@" + "x" * 31),
+        ("elena_g", None), ("@" + "x" * 32, None), ("t.me/" + "x" * 32, None), ("https://t.me/elena_g?start=1", None), ("t.me/a/b", None),
+        ("https://t.me.example/elena_g", None), ("txme/elena_g", None), ("@t.me/elena_g", None), ("t.me/@elena_g", None), ("t.me/", None),
+    ],
+)  # fmt: skip
+def test_a_link_to_a_handle_is_the_handle(given, handle):
+    assert parse_handle(given) == handle
+
+
 def test_m10_a_cancelled_statement_is_not_a_lost_connection():
     assert trouble_of("57014") == "cancelled"
     assert [trouble_of(state) for state in ("08006", "08001", "57P01", "57P03", None)] == ["connection"] * 5
@@ -180,8 +192,18 @@ def test_without_any_secret_a_machine_has_keys_of_its_own_whoever_comes_first(tm
 
     assert len({(each.qr_keys, each.seal_keys, each.stripe_secret, each.cron_secret) for each in made}) == 1
     assert (made[0].base_url, made[0].bot) == ("http://localhost:8080", "testbot")
+    assert list(made[0].kiosks) == ["counter-1", "counter-2"]
     (file,) = tmp_path.iterdir()
     assert (file.name, file.stat().st_mode & 0o777) == ("meals.keys", 0o600)
+
+
+def test_links_lead_to_where_the_pages_are(tmp_path, monkeypatch):
+    monkeypatch.setenv("ONCEWARD_HOME", str(tmp_path))
+
+    assert Settings.from_environ({"PORT": "8091"}).base_url == "http://localhost:8091"
+    assert Settings.from_environ({"PORT": ""}).base_url == "http://localhost:8080"
+    own = {"PORT": "8091", "MEALS_BASE_URL": "https://meals.example/"}
+    assert Settings.from_environ(own).base_url == "https://meals.example"
 
 
 @pytest.mark.parametrize(

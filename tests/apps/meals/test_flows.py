@@ -114,6 +114,10 @@ def test_10_1_errors_are_the_documented_ones_and_a_typing_error_does_not_cost_th
                 "details": "Handle must start with @ and be 2-32 characters",
             },
         )
+    for body in (b"newHandle=@x", b"[]", b"{}", b""):
+        answer = place.call("POST", "/api/handle/consume", body)
+        assert (answer.status, answer.body["code"]) == (400, "INVALID")
+        assert answer.body["error"] == "The body must be a JSON object with token and newHandle"
     assert place.consume("unknown").body["code"] == "INVALID"
     assert place.consume(None).body["code"] == "INVALID"
     place.clock.advance("7 days")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import date, timedelta
+from typing import Any
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -13,12 +14,14 @@ from onceward.web import layout
 from onceward.web.forms import Form, read_form
 from onceward.web.layout import Flash
 from onceward_apps.meals import staff, store
-from onceward_apps.meals.messages import spoken
+from onceward_apps.meals.messages import dated
 from onceward_apps.meals.pages.desk import Desk, render
 from onceward_apps.meals.store import Connection
 
 # Two weeks back, four ahead.
 BACK, DAYS = 14, 42
+# As in the table.
+MOST_REASON = 200
 NAMES = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
 
 
@@ -35,19 +38,27 @@ class Calendar:
         ]
 
     async def show(self, request: Request) -> Response:
-        def look(connection: Connection) -> tuple[date, list[staff.ServiceDay], dict[int, bool]]:
+        def look(connection: Connection) -> dict[str, Any]:
             today = store.service_date(connection)
             first = staff.monday_of(today) - timedelta(days=BACK)
-            return today, staff.service_days(connection, first, DAYS), staff.weekdays(connection)
+            return {
+                "today": today,
+                "last": store.last_planned_day(connection),
+                "days": staff.service_days(connection, first, DAYS),
+                "week": staff.weekdays(connection),
+            }
 
-        shown, (today, days, week) = await self._desk.read(request, look)
-        return render(
-            request, "calendar.html", shown, today=today, days=days, week=week, names=NAMES, spoken=spoken
-        )
+        shown, found = await self._desk.read(request, look)
+        return render(request, "calendar.html", shown, **found, names=NAMES, most_reason=MOST_REASON)
 
     async def set_week(self, request: Request) -> Response:
         form = await read_form(request)
         wanted = {number: form.checked(f"d{number}") for number in range(1, 8)}
+        if not any(wanted.values()):
+            raise InvalidArgument(
+                "a week needs a day on which we cook",
+                hint="Nobody would get a code any more.  To close for some days, set each of them under One day differs.",
+            )
 
         def change(connection: Connection) -> int:
             changed = [
@@ -71,11 +82,15 @@ class Calendar:
 
     async def set_day(self, request: Request) -> Response:
         form = await read_form(request)
-        day, is_open, reason = _day(form), form.text("open") == "open", form.text("reason")[:200]
+        day, is_open, reason = _day(form), _is_open(form), _reason(form)
 
         def change(connection: Connection) -> None:
             if not store.set_service_day(connection, day, is_open, reason):
-                raise WrongState(f"{spoken(day)} is over", hint="Choose today or a later day.")
+                first, last = store.service_date(connection), store.last_planned_day(connection)
+                raise WrongState(
+                    f"{dated(day)} is {'over' if day < first else 'too far ahead'}",
+                    hint=f"Choose a day from today to {dated(last)}.",
+                )
             self._desk.record(
                 connection,
                 "meals.day_set",
@@ -84,7 +99,7 @@ class Calendar:
             )
 
         await self._desk.act(request, change)
-        said = f"{spoken(day)} is {'open' if is_open else 'closed'}"
+        said = f"{dated(day)} is {'open' if is_open else 'closed'}"
         return layout.back(request, "/meals/calendar", Flash(said, undo=f"/meals/calendar/clear?day={day}"))
 
     async def clear_day(self, request: Request) -> Response:
@@ -95,7 +110,21 @@ class Calendar:
                 self._desk.record(connection, "meals.day_cleared", ("service_day", day))
 
         await self._desk.act(request, change)
-        return layout.back(request, "/meals/calendar", Flash(f"{spoken(day)} follows the week again"))
+        return layout.back(request, "/meals/calendar", Flash(f"{dated(day)} follows the week again"))
+
+
+def _is_open(form: Form) -> bool:
+    text = form.text("open")
+    if text not in {"open", "closed"}:
+        raise InvalidArgument(f"open must be open or closed, got {text[:40]!r}")
+    return text == "open"
+
+
+def _reason(form: Form) -> str:
+    text = form.text("reason")
+    if len(text) > MOST_REASON:
+        raise InvalidArgument(f"reason must be at most {MOST_REASON} characters, got {len(text)}")
+    return text
 
 
 def _day(form: Form, otherwise: str = "") -> date:

@@ -18,7 +18,7 @@ from onceward.web.layout import Flash
 from onceward.web.query import PAGE, query_of
 from onceward_apps.kit import tokens
 from onceward_apps.meals import staff, store
-from onceward_apps.meals.messages import spoken
+from onceward_apps.meals.messages import dated, spoken
 from onceward_apps.meals.outside import STATUSES
 from onceward_apps.meals.pages.desk import Desk, id_of, masked, render
 from onceward_apps.meals.store import Connection
@@ -62,7 +62,7 @@ class Customers:
             request,
             lambda connection: (
                 staff.customers(connection, part, statuses, PAGE + 1, offset),
-                staff.customer_counts(connection),
+                staff.customer_counts(connection, part),
                 store.service_date(connection),
             ),
         )
@@ -73,8 +73,9 @@ class Customers:
             query=query,
             part=part,
             chosen=statuses,
-            counts=counts,
-            total=sum(counts.values()),
+            # Chosen ones stay, so that they can be put back.
+            counts={**dict.fromkeys(statuses, 0), **counts},
+            total=sum(number for status, number in counts.items() if not statuses or status in statuses),
             rows=rows[:PAGE],
             offset=offset,
             following=offset + PAGE if len(rows) > PAGE else None,
@@ -122,15 +123,15 @@ class Customers:
             self._exists(connection, customer_id)
             if not store.skip_day(connection, customer_id, day):
                 raise WrongState(
-                    f"{spoken(day)} cannot be skipped any more",
-                    hint="The day is over, or its code is out already.",
+                    f"{dated(day)} cannot be skipped",
+                    hint="The day is over, its code is out already, or it is more than two years ahead.",
                 )
             self._record(connection, "meals.day_skipped", customer_id, after={"service_date": str(day)})
 
         await self._desk.act(request, change)
         return self._back(
             request,
-            Flash(f"{spoken(day)} is skipped", undo=f"/meals/customers/{customer_id}/unskip?day={day}"),
+            Flash(f"{dated(day)} is skipped", undo=f"/meals/customers/{customer_id}/unskip?day={day}"),
         )
 
     async def unskip(self, request: Request) -> Response:
@@ -141,7 +142,7 @@ class Customers:
                 self._record(connection, "meals.day_unskipped", customer_id, after={"service_date": str(day)})
 
         await self._desk.act(request, change)
-        return self._back(request, Flash(f"There is a meal on {spoken(day)} again"))
+        return self._back(request, Flash(f"There is a meal on {dated(day)} again"))
 
     async def resend(self, request: Request) -> Response:
         """Today's code by email once more, because the customer says that it did not come."""

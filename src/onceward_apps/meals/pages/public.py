@@ -13,6 +13,7 @@ from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
 from onceward_apps.meals import routes
+from onceward_apps.meals.domain import HANDLE_FORM, HANDLE_RULE, parse_handle
 from onceward_apps.meals.messages import spoken
 from onceward_apps.meals.pages import serving
 from onceward_apps.meals.pages.kiosk import Kiosk
@@ -72,14 +73,15 @@ class Public:
 
     async def _correct(self, request: Request, token: str, given: str) -> Response:
         """The form of the page, which works without scripts, through the route that everybody else calls."""
-        body = json.dumps({"token": token, "newHandle": given}).encode()
+        handle = parse_handle(given)
+        if handle is None:
+            return _form(request, 400, handle=None, given=given[:64], error=HANDLE_RULE)
+        body = json.dumps({"token": token, "newHandle": handle}).encode()
         answer = await serving.ask(self._system, routes.Request("POST", "/api/handle/consume", {}, body))
         if answer.status == 200:
             return serving.page(
-                request, "handle_updated.html", handle=given.strip(), link=answer.body["telegram_link"]
+                request, "handle_updated.html", handle=handle, link=answer.body["telegram_link"]
             )
-        if answer.body["code"] == "INVALID_HANDLE_FORMAT":
-            return _form(request, 400, handle=None, given=given[:64], error=answer.body["details"])
         return _refusal(request, "handle_refused.html", answer)
 
     # ------------------------------------------------------------ the code of the day
@@ -107,7 +109,9 @@ class Public:
 def _form(
     request: Request, status: int, *, handle: str | None, given: str = "", error: str | None = None
 ) -> Response:
-    return serving.page(request, "handle.html", status, handle=handle, given=given, error=error)
+    return serving.page(
+        request, "handle.html", status, handle=handle, given=given, error=error, form=HANDLE_FORM
+    )
 
 
 def _refusal(request: Request, template: str, answer: Answer) -> Response:

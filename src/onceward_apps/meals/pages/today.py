@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from datetime import date, timedelta
 from urllib.parse import quote
 
+from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
@@ -15,7 +16,8 @@ from onceward.web import layout, web_of
 from onceward.web.charts import Point
 from onceward.web.forms import read_form
 from onceward.web.layout import Flash
-from onceward_apps.meals import sample, staff
+from onceward_apps.kit import tokens
+from onceward_apps.meals import sample, staff, store
 from onceward_apps.meals.messages import spoken
 from onceward_apps.meals.pages.desk import Desk, check, render
 from onceward_apps.meals.store import Connection
@@ -41,6 +43,31 @@ class Need:
     link: str
     action: str
     tone: str = "attention"
+
+
+@dataclass(frozen=True, slots=True)
+class SampleLink:
+    """The correction link of a sample customer."""
+
+    who: str
+    state: str
+    path: str
+
+    @property
+    def words(self) -> str:
+        return LINK_WORDS[self.state][0].format(who=self.who)
+
+    @property
+    def title(self) -> str:
+        return LINK_WORDS[self.state][1].format(who=self.who)
+
+
+# What is told of a link, and what its button says.
+LINK_WORDS = {
+    "VALID": ("{who} mistyped hers: her link works once.", "{who}’s link"),
+    "ALREADY_USED": ("{who}’s link was used.", "{who}’s, used"),
+    "EXPIRED": ("{who} waited too long.", "{who}’s, expired"),
+}
 
 
 def standing(connection: Connection, wanted: date | None) -> Standing:
@@ -97,20 +124,29 @@ class Today:
     async def try_it(self, request: Request) -> Response:
         """Where to click with the sample data; the links are those of sample customers, and only for those who act."""
         acts = check(request).acts
-        shown, waiting = await self._desk.read(
+        shown, (waiting, depths) = await self._desk.read(
             request,
-            lambda connection: [
-                line for line in staff.customers(connection, "", [], 200) if line.today == "issued"
-            ][:1],
+            lambda connection: (
+                [line for line in staff.customers(connection, "", [], 200) if line.today == "issued"][:1],
+                staff.depths(connection),
+            ),
         )
-        links = {
-            name: f"/handle/update/{sample.link_of(self._desk.meals, name)}"
-            for name in ("open", "used", "expired")
-        }
+        links = await run_in_threadpool(self._sample_links)
         return render(
-            request, "try.html", shown, links=links if acts else {}, waiting=waiting,
-            kiosks=sorted(self._desk.meals.settings.kiosks)[:1],
+            request, "try.html", shown, links=links, acts=acts, waiting=waiting, mails=mail_words(depths),
+            kiosks=sorted(self._desk.meals.settings.kiosks),
         )  # fmt: skip
+
+    def _sample_links(self) -> list[SampleLink]:
+        """How each stands now: a visitor uses them, and time passes.  Those that are cleaned up are left out."""
+        with self._desk.meals.transaction() as connection:
+            found = []
+            for name, who in (("open", "Elena"), ("used", "Rosa"), ("expired", "Dina")):
+                token = sample.link_of(self._desk.meals, name)
+                state, _ = store.handle_token_state(connection, tokens.digest(token))
+                if state in LINK_WORDS:
+                    found.append(SampleLink(who, state, f"/handle/update/{token}"))
+        return found
 
     async def issue(self, request: Request) -> Response:
         """A job like that of the schedule: whoever has a code keeps it."""
@@ -136,6 +172,19 @@ class Today:
             request, lambda connection: self._desk.record(connection, "meals.kiosk_opened", ("kiosk", name))
         )
         return layout.back(request, f"/kiosk#{quote(secret, safe='')}")
+
+
+def mail_words(depths: list[staff.Depth]) -> str:
+    """What became of the emails that had trouble."""
+    count = {each.status: each.count for each in depths}
+    waiting, abandoned = count.get("pending", 0), count.get("abandoned", 0)
+    told = [
+        f"{_count(waiting, 'email')} {'waits for its' if waiting == 1 else 'wait for their'} next try"
+        if waiting
+        else "",
+        f"{_count(abandoned, 'email')} will not be sent unless you act" if abandoned else "",
+    ]
+    return f"{' and '.join(filter(None, told)) or 'By now every email got through'}."
 
 
 def hourly(hours: dict[int, int]) -> list[Point]:

@@ -83,6 +83,9 @@ create table if not exists meals.service_calendar (
   is_open      boolean not null,
   reason       text not null default ''
 );
+-- Apart, for tables that were made before there was a limit.
+alter table meals.service_calendar drop constraint if exists service_calendar_reason_has_length;
+alter table meals.service_calendar add constraint service_calendar_reason_has_length check (length(reason) <= 200);
 
 -- A customer does without on this day.
 create table if not exists meals.skips (

@@ -11,6 +11,12 @@ create or replace function meals.service_date(p_at timestamptz default null)
   return (coalesce(p_at, onceward.now()) at time zone meals.zone())::date;
 comment on function meals.service_date(timestamptz) is 'The day in California at this moment, or now.';
 
+create or replace function meals.last_planned_day()
+  returns date
+  language sql stable
+  return (meals.service_date() + interval '2 years')::date;
+comment on function meals.last_planned_day() is 'The last day that is opened, closed or skipped: a later one is a typing error.';
+
 -- The clocks change at two in the morning, so midnight exists once on every day.
 create or replace function meals.service_day_ends(p_service_date date)
   returns timestamptz

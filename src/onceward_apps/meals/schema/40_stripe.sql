@@ -68,7 +68,7 @@ create or replace function meals.skip_day(p_customer_id uuid, p_service_date dat
 as $$
 begin
   -- A code that exists is not taken back: the meal is being cooked.
-  if p_service_date < meals.service_date()
+  if p_service_date not between meals.service_date() and meals.last_planned_day()
      or exists (select from meals.qr_tokens as q
                  where q.customer_id = p_customer_id and q.service_date = p_service_date) then
     return false;
@@ -79,4 +79,4 @@ begin
 end;
 $$;
 comment on function meals.skip_day(uuid, date) is
-  'The customer does without on this day.  False when the day is over or its QR code is out already.';
+  'The customer does without on this day.  False when the day is over, its QR code is out already, or nobody plans so far ahead.';

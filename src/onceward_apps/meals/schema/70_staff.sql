@@ -150,17 +150,17 @@ create or replace function meals.set_service_day(p_service_date date, p_is_open 
 as $$
 begin
   -- What has been cooked, or not, stays as it was.
-  if p_service_date < meals.service_date() then
+  if p_service_date not between meals.service_date() and meals.last_planned_day() then
     return false;
   end if;
   insert into meals.service_calendar as c (service_date, is_open, reason)
-  values (p_service_date, p_is_open, left(p_reason, 200))
+  values (p_service_date, p_is_open, p_reason)
       on conflict (service_date) do update set is_open = excluded.is_open, reason = excluded.reason;
   return true;
 end;
 $$;
 comment on function meals.set_service_day(date, boolean, text) is
-  'An exception from the rule of the week.  False when the day is over.';
+  'An exception from the rule of the week.  False when the day is over, or nobody plans so far ahead.';
 
 create or replace function meals.clear_service_day(p_service_date date)
   returns boolean

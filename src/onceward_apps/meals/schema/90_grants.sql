@@ -13,7 +13,7 @@ grant execute on function
   meals.register_customer, meals.set_subscription, meals.customer_of_stripe, meals.skip_day, meals.note_email,
   meals.email_states, meals.cleanup, meals.cleanup_old_email_retry, meals.health, meals.local_time, meals.zone,
   meals.customer, meals.qr_of_customer, meals.email_count, meals.unskip_day, meals.set_service_day, meals.clear_service_day,
-  meals.set_service_weekday
+  meals.set_service_weekday, meals.last_planned_day
    to meals_app;
 
 grant select on
@@ -27,7 +27,7 @@ grant usage on schema onceward to meals_app, meals_staff;
 grant execute on function onceward.now to meals_app, meals_staff;
 grant execute on function
   meals.ledger, meals.email_content, meals.service_date, meals.zone, meals.local_time, meals.served_customers, meals.is_service_day,
-  meals.bound, meals.customer_calendar, meals.service_days, meals.redemptions_of, meals.weekdays
+  meals.bound, meals.customer_calendar, meals.service_days, meals.redemptions_of, meals.weekdays, meals.last_planned_day
    to meals_staff;
 
 -- A second wall: should a table ever be granted by mistake, its rows stay hidden.
