@@ -26,7 +26,7 @@ NS = 1_000_000_000
 
 
 class Log:
-    """What the provider has seen."""
+    """What was asked of the provider."""
 
     def __init__(self, path: Path) -> None:
         lines = [line.split() for line in path.read_text().splitlines()]

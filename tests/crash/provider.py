@@ -1,4 +1,7 @@
-"""A provider that counts: an HTTP server of its own process, which writes down when each request came, and the task that asks it.
+"""A provider that counts: an HTTP server of its own process, which writes down when each request was sent, and the task that asks it.
+
+The asking process tells the moment, by the clock that all processes of a machine share: when the machine is busy, this one
+reads late what had waited at its door, and requests of two windows would count in one.
 
 Started as a program, it prints its port, then reads commands: `refuse SECONDS RETRY_AFTER` answers 429 for so long.
 """
@@ -23,7 +26,10 @@ WORK = 0.15
 async def ask(port: int, job: Job) -> None:
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     try:
-        writer.write(b"GET /%s HTTP/1.1\r\nHost: provider\r\nConnection: close\r\n\r\n" % job.ref.encode())
+        writer.write(
+            b"GET /%s HTTP/1.1\r\nHost: provider\r\nConnection: close\r\nSent: %d\r\n\r\n"
+            % (job.ref.encode(), time.monotonic_ns())
+        )
         status, *lines = (await reader.read()).decode().split("\r\n")
         headers = dict(line.split(": ", 1) for line in lines if ": " in line)
         if " 429 " in status:
@@ -34,7 +40,7 @@ async def ask(port: int, job: Job) -> None:
 
 
 class Provider:
-    """Notes `came NS`, `gone NS` and `refused NS` for requests that came, were answered or given up, and were refused."""
+    """Notes `came NS`, `gone NS` and `refused NS` for requests that were sent, were answered or given up, and were refused."""
 
     def __init__(self, path: Path) -> None:
         self._log = path.open("w")
@@ -55,11 +61,11 @@ class Provider:
 
     async def _answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
-            await reader.readuntil(b"\r\n\r\n")
+            request = await reader.readuntil(b"\r\n\r\n")
         except (asyncio.IncompleteReadError, ConnectionError):
             writer.close()
             return
-        self._note("came")
+        self._note("came", int(request.rpartition(b"Sent: ")[2]))
         answer = b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n"
         if time.monotonic() < self._refuse_until:
             self._note("refused")
@@ -72,8 +78,8 @@ class Provider:
         writer.write(answer)
         writer.close()
 
-    def _note(self, word: str) -> None:
-        self._log.write(f"{word} {time.monotonic_ns()}\n")
+    def _note(self, word: str, moment: int | None = None) -> None:
+        self._log.write(f"{word} {moment or time.monotonic_ns()}\n")
         self._log.flush()
 
 
