@@ -220,7 +220,7 @@ def test_an_operator_takes_a_batch_from_production_to_the_customer(open_window, 
     in_a_thread(proof.drain)
     expect(page.locator("[data-live=steps]")).to_contain_text("sent")
     expect(page.get_by_alt_text("The label of batch PR-260320-001")).to_be_visible()
-    assert page.get_by_alt_text("QR code that opens").evaluate("image => image.naturalWidth") == 300
+    expect(page.get_by_alt_text("QR code that opens")).to_have_js_property("naturalWidth", 300)
 
     page.get_by_role("link", name="Lab results", exact=True).click()
     page.get_by_label("Laboratory").fill("Eurofins")
