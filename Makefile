@@ -23,7 +23,7 @@ help: ## Show these targets
 demo: $(RUNNABLE) ## Start everything with a sample shop and the four systems, and print a link to the pages; PORT chooses the port
 	@$(BIN)/onceward up onceward.samples:app $(SYSTEMS:%=onceward_apps.%.app:app)
 
-test: check ## Run every check, all tests, then the crash tests (about twenty minutes)
+test: check ## Run every check, all tests, then the crash tests (some forty minutes)
 	@echo "==> PostgreSQL 15"
 	@tools/postgres15.sh > .venv/.postgres15
 	@echo "==> Chromium"
