@@ -7,11 +7,13 @@ import os
 import re
 import shutil
 import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import httpx
 import pytest
-from playwright.sync_api import Page, sync_playwright
+from playwright.sync_api import Browser, Page, sync_playwright
 
 from onceward.client import Client
 from onceward.web import WebSettings, secrets
@@ -135,14 +137,21 @@ def client(db):
         yield client
 
 
+@contextmanager
+def browsers() -> Iterator[Callable[..., Browser]]:
+    """What starts a Chromium, with more arguments if need be."""
+    if CHROMIUM is None:
+        pytest.skip("no Chromium was found")
+    safe = ["--no-sandbox"] if os.geteuid() == 0 else []
+    with sync_playwright() as playwright:
+        yield lambda *more: playwright.chromium.launch(executable_path=CHROMIUM, args=[*safe, *more])
+
+
 # Not of the session: while it lives, its event loop runs in this thread, and no other test could run its own.
 @pytest.fixture(scope="module")
 def chromium():
-    if CHROMIUM is None:
-        pytest.skip("no Chromium was found")
-    with sync_playwright() as playwright:
-        arguments = ["--no-sandbox"] if os.geteuid() == 0 else []
-        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=arguments)
+    with browsers() as start:
+        browser = start()
         yield browser
         browser.close()
 

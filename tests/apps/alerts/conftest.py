@@ -5,6 +5,9 @@ from datetime import UTC, datetime
 import pytest
 
 from tests.apps.alerts.place import Place
+from tests.web.conftest import chromium
+
+__all__ = ["chromium"]
 
 # Friday evening in California, Saturday noon in New Zealand.
 EVENING = datetime(2026, 2, 7, 1, 32, tzinfo=UTC)

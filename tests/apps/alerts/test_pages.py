@@ -6,28 +6,18 @@ import re
 
 import pytest
 from axe_playwright_python.sync_playwright import Axe
-from playwright.sync_api import expect, sync_playwright
+from playwright.sync_api import expect
 
 from onceward.web import secrets
 from onceward_apps.alerts import sample
 from tests.apps.alerts.place import Place
-from tests.web.conftest import CHROMIUM, SHOTS
+from tests.web.conftest import SHOTS
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
 PAGES = (
     "/alerting/", "/alerting/?status=active&severity=critical", "/alerting/decisions", "/alerting/outcomes", "/alerting/runs",
     "/alerting/health", "/alerting/errors", "/alerting/errors?settled=1", "/alerting/scheduling",
 )  # fmt: skip
-
-
-@pytest.fixture(scope="module")
-def chromium():
-    if CHROMIUM is None:
-        pytest.skip("no Chromium was found")
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
-        yield browser
-        browser.close()
 
 
 @pytest.fixture

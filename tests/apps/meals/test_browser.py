@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import io
-import os
 import re
 
 import pytest
 from axe_playwright_python.sync_playwright import Axe
 from PIL import Image
-from playwright.sync_api import expect, sync_playwright
+from playwright.sync_api import expect
 
 from onceward_apps.kit import qr
 from onceward_apps.meals import sample
 from onceward_apps.meals.domain import parse_handle
 from tests.apps.meals.place import KIOSK, correction_token, deep_token, picture_of, scan, text_of
-from tests.web.conftest import CHROMIUM, SHOTS
+from tests.web.conftest import SHOTS, browsers
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
 PHONE = {"width": 390, "height": 844}
@@ -36,18 +35,14 @@ LISTEN = """
 @pytest.fixture
 def browse(site):
     """Open a window without any account, with a camera if there is a film for it; what a page complains about fails the test."""
-    if CHROMIUM is None:
-        pytest.skip("no Chromium was found")
     complaints = []
-    with sync_playwright() as playwright:
+    with browsers() as start:
         opened = []
 
         def open_(film=None, **options):
-            arguments = ["--no-sandbox"] if os.geteuid() == 0 else []
-            if film is not None:
-                arguments += ["--use-fake-ui-for-media-stream", "--use-fake-device-for-media-stream",
-                              f"--use-file-for-fake-video-capture={film}"]  # fmt: skip
-            browser = playwright.chromium.launch(executable_path=CHROMIUM, args=arguments)
+            camera = ["--use-fake-ui-for-media-stream", "--use-fake-device-for-media-stream",
+                      f"--use-file-for-fake-video-capture={film}"]  # fmt: skip
+            browser = start(*camera if film is not None else ())
             opened.append(browser)
             context = browser.new_context(**{"viewport": PHONE, "base_url": site.address, **options})
             context.set_default_timeout(30_000)

@@ -10,6 +10,7 @@ import codecs
 import csv
 import hashlib
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from importlib import import_module
 from pathlib import Path
@@ -50,7 +51,7 @@ class CsvSettings(FileSettings):
         raise ValueError("must be an encoding that contains ASCII, as utf-8, latin-1 or cp1252")
 
 
-class Files:
+class Files(ABC):
     """What both kinds share: which file is next, and whether it is the one of last time."""
 
     def __init__(self, settings: FileSettings, access: Access, tenant: str) -> None:
@@ -64,7 +65,7 @@ class Files:
     async def __aenter__(self) -> Self:
         return self
 
-    async def __aexit__(self, *unused: object) -> None:
+    async def __aexit__(self, *unused: object) -> None:  # noqa: B027 - each file is closed as it is read
         pass
 
     async def fetch(self, cursor: Cursor) -> Page:
@@ -94,18 +95,18 @@ class Files:
                 return path
         return None
 
-    def _is_read(self, path: Path, size: int, state: dict[str, Any] | None) -> bool:
-        raise NotImplementedError
+    @abstractmethod
+    def _is_read(self, path: Path, size: int, state: dict[str, Any] | None) -> bool: ...
 
+    @abstractmethod
     def _known(self, path: Path, state: dict[str, Any] | None) -> dict[str, Any] | None:
         """The state, unless it is that of another file of the same name."""
-        raise NotImplementedError
 
+    @abstractmethod
     def _read(
         self, path: Path, state: dict[str, Any] | None, size: int
     ) -> tuple[list[Row], dict[str, str], dict[str, Any]] | None:
         """Some rows, the columns, and the state after them.  None when the rest has to wait."""
-        raise NotImplementedError
 
     def _rests(self, path: Path) -> bool:
         # Of the machine that wrote the file, which is this one or a share: no rule of the engine depends on it.

@@ -19,11 +19,12 @@ from starlette.responses import RedirectResponse, Response
 from starlette.routing import BaseRoute, Route
 
 from onceward.web import layout, tables, words
+from onceward.web.forms import read_form
 from onceward.web.layout import Flash
 from onceward.web.query import query_of
 from onceward_apps.proof import bulk, drawing, store
 from onceward_apps.proof.domain import STEPS, Batch, Status
-from onceward_apps.proof.pages.portal import changing, form_of, get_batch, id_of, looking
+from onceward_apps.proof.pages.portal import changing, get_batch, id_of, looking
 from onceward_apps.proof.pages.public import PREFIX
 from onceward_apps.proof.pages.serving import once
 from onceward_apps.proof.settings import Settings
@@ -102,7 +103,7 @@ class BatchPages:
     async def new(self, request: Request) -> Response:
         if request.method != "POST":
             return await self._new_form(request)
-        form = await form_of(request)
+        form = await read_form(request)
         given = {name: form.text(name) for name in ("production_date", "kg_produced", "key")}
         errors: dict[str, str] = {}
         try:
@@ -147,7 +148,7 @@ class BatchPages:
     async def many(self, request: Request) -> Response:
         if request.method != "POST":
             return await self._bulk_form(request, "")
-        form = await form_of(request)
+        form = await read_form(request)
         text = form.raw("table")
         async with looking(request) as look:
             today = look.frame.now.date()

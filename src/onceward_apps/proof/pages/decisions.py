@@ -16,10 +16,10 @@ from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
 from onceward.web import layout, words
-from onceward.web.forms import Form, Upload
+from onceward.web.forms import Form, Upload, read_form
 from onceward.web.layout import Flash
 from onceward_apps.proof import drawing, store
-from onceward_apps.proof.pages.portal import changing, form_of, get_batch, id_of, looking
+from onceward_apps.proof.pages.portal import changing, get_batch, id_of, looking
 from onceward_apps.proof.settings import Settings
 
 MOST_PDF = 10 * 1024 * 1024
@@ -58,7 +58,7 @@ class DecisionPages:
         batch_id = id_of(request)
         if request.method != "POST":
             return await self._results_form(request, batch_id)
-        form = await form_of(request)
+        form = await read_form(request)
         async with looking(request) as look:
             batch = await get_batch(look.connection, batch_id)
             parameters = await store.lab_parameters(look.connection)
@@ -131,7 +131,7 @@ class DecisionPages:
     async def release(self, request: Request) -> Response:
         note = ""
         if request.method == "POST":
-            note = (await form_of(request)).text("note")
+            note = (await read_form(request)).text("note")
         return await self._decide(
             request, "release.html", "select raw_ops.fn_release_batch_v1(%s, %s)", note, "released"
         )
@@ -139,7 +139,7 @@ class DecisionPages:
     async def reject(self, request: Request) -> Response:
         reason = ""
         if request.method == "POST":
-            reason = (await form_of(request)).text("reason")
+            reason = (await read_form(request)).text("reason")
         return await self._decide(
             request, "reject.html", "select raw_ops.fn_reject_batch_v1(%s, %s)", reason, "rejected"
         )
@@ -184,7 +184,7 @@ class DecisionPages:
             return look.show("letter.html", 409 if problem else 200, batch=batch, problem=problem, note=note)
 
     async def requeue(self, request: Request) -> Response:
-        form, job_id = await form_of(request), id_of(request)
+        form, job_id = await read_form(request), id_of(request)
         async with changing(request) as connection:
             answer = await store.call(
                 connection, "select raw_ops.fn_requeue_proof_job_v1(%s, %s)", job_id, form.text("note")
@@ -192,7 +192,7 @@ class DecisionPages:
         return await self._settled(request, answer, form, "is in line again, and goes on where it stopped")
 
     async def resolve(self, request: Request) -> Response:
-        form, job_id = await form_of(request), id_of(request)
+        form, job_id = await read_form(request), id_of(request)
         async with changing(request) as connection:
             answer = await store.call(
                 connection, "select raw_ops.fn_resolve_proof_job_manually_v1(%s, %s, %s)",
@@ -226,7 +226,7 @@ class DecisionPages:
             )
 
     async def change_product(self, request: Request) -> Response:
-        form, product_id = await form_of(request), id_of(request)
+        form, product_id = await read_form(request), id_of(request)
         given = {
             name: form.text(name) for name in ("label_name", "description", "net_weight_g", "ingredients")
         }

@@ -12,10 +12,8 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
 
-from onceward.errors import InvalidArgument
 from onceward.web import layout
 from onceward.web.context import identity_of, web_of
-from onceward.web.forms import Form, read_form
 from onceward.web.identity import Identity
 from onceward_apps.proof import store
 from onceward_apps.proof.domain import STEPS
@@ -77,15 +75,6 @@ def id_of(request: Request, name: str = "id") -> UUID:
         return UUID(request.path_params[name])
     except ValueError:
         raise HTTPException(404) from None
-
-
-async def form_of(request: Request) -> Form:
-    """What was sent, without characters that no database keeps.  Raises InvalidArgument."""
-    form = await read_form(request)
-    for name in form.names():
-        if any("\0" in value for value in form.all(name)):
-            raise InvalidArgument(f"{name} must not contain NUL characters")
-    return form
 
 
 async def get_batch(connection: store.Connection, batch_id: UUID) -> dict[str, Any]:

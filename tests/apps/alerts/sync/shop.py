@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from datetime import datetime
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -13,7 +14,7 @@ from urllib.parse import parse_qs, urlsplit
 Answer = tuple[int, dict[str, str], bytes]
 
 
-class Server:
+class Server(ABC):
     """Answers every request by `answer(method, path, body, headers)`."""
 
     def __init__(self) -> None:
@@ -42,8 +43,8 @@ class Server:
     def url(self) -> str:
         return f"http://127.0.0.1:{self._server.server_port}"
 
-    def answer(self, method: str, path: str, body: bytes, headers: dict[str, str]) -> Answer:
-        raise NotImplementedError
+    @abstractmethod
+    def answer(self, method: str, path: str, body: bytes, headers: dict[str, str]) -> Answer: ...
 
     def __enter__(self) -> Self:
         self._thread.start()

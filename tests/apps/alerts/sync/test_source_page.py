@@ -7,11 +7,11 @@ from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import expect
 
 from tests.apps.alerts.sync.conftest import FUNCTION
-from tests.apps.alerts.test_pages import chromium, companies, window
+from tests.apps.alerts.test_pages import companies, window
 from tests.web.conftest import SHOTS
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
-__all__ = ["chromium", "companies", "window"]
+__all__ = ["companies", "window"]
 
 
 def test_sources_are_seen_paused_and_their_columns_accepted(window, companies):

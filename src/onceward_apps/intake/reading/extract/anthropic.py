@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, Final
 
 from pydantic import BaseModel, Field, ValidationError
 
 from onceward_apps.intake.reading.errors import Rejected, Unavailable
 from onceward_apps.intake.reading.extract import Settings, asking
+from onceward_apps.intake.reading.extract.language_model import LanguageModel
 from onceward_apps.intake.reading.http import Endpoint
-from onceward_apps.intake.reading.model import Classification, Document, Extraction, Usage
+from onceward_apps.intake.reading.model import Document, Usage
 
 _VERSION: Final = "2023-06-01"
 _TOOL: Final = "report"
@@ -33,14 +33,9 @@ class _Answer(BaseModel):
     usage: _Usage = _Usage()
 
 
-@dataclass(frozen=True, slots=True)
-class Anthropic:
-    """One request per pass."""
-
-    endpoint: Endpoint
-    model: str
-    most: int
-    name: str = "anthropic"
+class Anthropic(LanguageModel):
+    __slots__ = ()
+    name = "anthropic"
 
     @classmethod
     def keyed(cls, settings: Settings) -> Anthropic:
@@ -54,25 +49,6 @@ class Anthropic:
             transport=settings.transport,
         )
         return cls(endpoint, settings.anthropic_model, settings.max_output_tokens)
-
-    async def classify(self, document: Document) -> Classification:
-        asked = asking.presented(document, asking.CLASSIFY)
-        answer, usage = await self._ask(document, asked, asking.AnsweredClassification)
-        made = asking.classification(document, answer, usage)
-        if made is None:
-            raise self._useless(usage)
-        return made
-
-    async def extract(self, document: Document, classification: Classification) -> Extraction:
-        asked = asking.presented(document, asking.EXTRACT, classification)
-        answer, usage = await self._ask(document, asked, asking.AnsweredFacts)
-        made = asking.extraction(document, answer, usage)
-        if made is None:
-            raise self._useless(usage)
-        return made
-
-    def estimate(self, document: Document) -> int:
-        return asking.estimate(document, self.most)
 
     async def _ask(self, document: Document, asked: str, wanted: type[BaseModel]) -> tuple[Any, Usage]:
         body = {
@@ -100,6 +76,3 @@ class Anthropic:
             if block.type == "tool_use" and block.name == _TOOL:
                 return block.input, usage
         raise self._useless(usage)
-
-    def _useless(self, usage: Usage) -> Unavailable:
-        return Unavailable(self.name, "answered, but not to the schema", tokens=usage.total)

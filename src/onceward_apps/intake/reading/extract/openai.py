@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
 from typing import Any
 
 from pydantic import BaseModel, Field, ValidationError
 
 from onceward_apps.intake.reading.errors import Rejected, Unavailable
 from onceward_apps.intake.reading.extract import Settings, asking
+from onceward_apps.intake.reading.extract.language_model import LanguageModel
 from onceward_apps.intake.reading.http import Endpoint
-from onceward_apps.intake.reading.model import Classification, Document, Extraction, Usage
+from onceward_apps.intake.reading.model import Document, Usage
 
 
 class _Message(BaseModel):
@@ -34,14 +34,9 @@ class _Answer(BaseModel):
     usage: _Usage = _Usage()
 
 
-@dataclass(frozen=True, slots=True)
-class OpenAi:
-    """One request per pass."""
-
-    endpoint: Endpoint
-    model: str
-    most: int
-    name: str = "openai"
+class OpenAi(LanguageModel):
+    __slots__ = ()
+    name = "openai"
 
     @classmethod
     def keyed(cls, settings: Settings) -> OpenAi:
@@ -55,25 +50,6 @@ class OpenAi:
             transport=settings.transport,
         )
         return cls(endpoint, settings.openai_model, settings.max_output_tokens)
-
-    async def classify(self, document: Document) -> Classification:
-        asked = asking.presented(document, asking.CLASSIFY)
-        answer, usage = await self._ask(document, asked, asking.AnsweredClassification)
-        made = asking.classification(document, answer, usage)
-        if made is None:
-            raise self._useless(usage)
-        return made
-
-    async def extract(self, document: Document, classification: Classification) -> Extraction:
-        asked = asking.presented(document, asking.EXTRACT, classification)
-        answer, usage = await self._ask(document, asked, asking.AnsweredFacts)
-        made = asking.extraction(document, answer, usage)
-        if made is None:
-            raise self._useless(usage)
-        return made
-
-    def estimate(self, document: Document) -> int:
-        return asking.estimate(document, self.most)
 
     async def _ask(self, document: Document, asked: str, wanted: type[BaseModel]) -> tuple[Any, Usage]:
         body = {
@@ -101,6 +77,3 @@ class OpenAi:
             return json.loads(choice.message.content or ""), usage
         except (ValueError, RecursionError):
             raise self._useless(usage) from None
-
-    def _useless(self, usage: Usage) -> Unavailable:
-        return Unavailable(self.name, "answered, but not to the schema", tokens=usage.total)
