@@ -33,7 +33,7 @@ def configure(log_format: LogFormat = "text", *, level: str = "info") -> None:
 
 
 def configure_if_nobody_has() -> None:
-    """For workers inside other programs: warnings on stderr, unless the program has its own configuration."""
+    """For workers and pages inside other programs: warnings on stderr, unless the program has its own configuration."""
     if not structlog.is_configured():
         configure(level="warning")
 

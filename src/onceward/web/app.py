@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import re
 from collections.abc import AsyncIterator, Sequence
 from importlib import resources
 from pathlib import Path
@@ -42,6 +43,17 @@ class Assets(StaticFiles):
         else:
             response.headers["cache-control"] = "no-cache"
         return response
+
+
+class ApiMount(Mount):
+    """The API below its prefix, for every address there.
+
+    Mount looks for `.*`, which ends at a line end: an address with one would be answered by the pages.
+    """
+
+    def __init__(self, path: str, app: ASGIApp) -> None:
+        super().__init__(path, app)
+        self.path_regex = re.compile(self.path_regex.pattern, re.DOTALL)
 
 
 async def live(request: Request) -> Response:
@@ -118,7 +130,7 @@ def _routes(sections: Sequence[Section], api: ASGIApp) -> list[BaseRoute]:
         *static,
         Mount("/static", Assets(directory=ours)),
         # Outside the gate of the pages: cookies mean nothing there, and tokens everything.
-        Mount(PREFIX, api),
+        ApiMount(PREFIX, api),
         *(route for section in sections for route in section.public),
         Mount("", routes=behind_the_gate, middleware=[Middleware(Gate)]),
     ]

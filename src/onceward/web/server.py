@@ -71,6 +71,7 @@ def make_server(
     settings: WebSettings, *, proxies: str | None = None, started: Callable[[], None] | None = None
 ) -> Server:
     """`proxies`: addresses whose X-Forwarded headers are believed, separated by commas."""
+    logs.configure_if_nobody_has()
     config = uvicorn.Config(
         create_app(settings),
         log_config=None,

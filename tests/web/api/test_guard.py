@@ -263,6 +263,9 @@ def test_a_body_of_another_kind_is_refused(everything):
 
 def test_addresses_and_methods_that_there_are_not_are_problems(everything):
     assert everything.get("/nothing", 404)["code"] == "no-such-address"
+    assert everything.get("/nothing%0A/here", 404)["code"] == "no-such-address"
+    assert everything.post("/lanes/%0A/pause", {}, 422)["code"] == "invalid-request"
+    assert everything.post("/lanes/x%0A/pause", {}, 422)["code"] == "invalid-request"
     answer = everything.ask("PATCH", "/jobs", 405)
     assert answer.headers["allow"] == "GET, POST"
     unknown = everything.get("/jobs", 422, stat="ready")
