@@ -289,7 +289,7 @@ def test_jobs_claimed_by_a_lost_reply_are_adopted(plain, onceward_database):
                 conn.execute("select onceward.resume_lane('default')")
                 conn.execute("select from onceward.claim(%s, array['default'], 1)", [worker.id])
                 conn.execute("select onceward.pause_lane('default')")
-            worker._expect_strangers()  # what a broken connection does
+            worker._exchanges.expect_strangers()  # what a broken connection does
             worker.wake()
             await until(lambda: plain.job(job).state == "done")
 

@@ -11,20 +11,21 @@ import asyncio
 import os
 import socket
 import time
-from collections.abc import Callable, Coroutine, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
-from onceward import calls, logs
+from onceward import logs
 from onceward.calls import Call
 from onceward.dsn import resolve_dsn
-from onceward.errors import InvalidArgument, ResultTooLarge, is_busy, is_connection_trouble
-from onceward.worker.claims import LIMITED, Claims
+from onceward.errors import InvalidArgument, is_busy, is_connection_trouble
+from onceward.worker.claims import Claims
 from onceward.worker.connections import Connections
-from onceward.worker.hand import Done, Hand
+from onceward.worker.exchanges import Action, Exchanges
+from onceward.worker.hand import Hand
 from onceward.worker.heart import Heart
+from onceward.worker.idleness import Idleness
 from onceward.worker.job import Job
 from onceward.worker.link import Link
 from onceward.worker.maintenance import Maintenance
@@ -40,33 +41,10 @@ if TYPE_CHECKING:
     from onceward.app import Onceward
 
 log = logs.get("onceward.worker")
-# Finishes gather this long before a second exchange is begun beside one under way.
-MANY = 100
 # A buffered job that could not start by then goes back, for others to run.
 STALE_AFTER = 2.0
-# After a lost reply, look for jobs that were claimed without our knowing: at once, and later, because the
-# old connection may commit after all.
-ADOPT_AFTER = (0.0, 10.0, 30.0, 60.0)
-# And now and then in any case: a job that its own worker has forgotten would never be rescued.
-ADOPT_EVERY = 60.0
-
 # Connections that handlers may hold at once, for transactions of their own.
 MOST_TRANSACTIONS = 10
-
-Action = Callable[[Link], Coroutine[Any, Any, None]]
-
-
-@dataclass(slots=True)
-class _Exchange:
-    """What one exchange finishes and asks for."""
-
-    room: int
-    done: list[Done]
-    # Lower bounds of the claim scan; None: look from the beginning.
-    floors: dict[str, dict[int, int]] | None
-    # How many jobs can begin at once.
-    start: int
-    began: float
 
 
 class Worker:
@@ -102,30 +80,20 @@ class Worker:
         self._grace = grace
         self._claims = Claims(self._lanes, concurrency, poll.total_seconds())
         self._watch = Watch(app, self._dsn)
-        self._maintenance = Maintenance(self.wake, self._watch)
+        self.maintenance = Maintenance(self.wake, self._watch)
         self._links = [Link(self._dsn, f"onceward worker {i}") for i in (2, 1)]
         self._free = list(self._links)
         self._registration = Registration(app, self._links[-1], name=self.name, lanes=list(self._lanes))
         self._tasks: set[asyncio.Task[None]] = set()
-        self._exchanges = 0
-        self._claiming = 0
         self._hand = Hand(self, self._claims.in_lane)
+        self._exchanges = Exchanges(self, self._hand, self._claims)
         self.connections = Connections(self._dsn, min(concurrency, MOST_TRANSACTIONS))
-        self._adopt_at: list[float] = []
         self._leave_by: float | None = None
         self._heart: Heart | None = None
         self._past_failures = 0
         self._lost: str | None = None
-        self._draining = False
-        self._until_idle = False
-        # While draining the lanes once: nothing was found to promote, then nothing to claim, and nothing
-        # has happened in between.
-        self._looked = False
-        self._found_nothing = False
-        self._changes = 0
-        self._wanted = True
-        # A NOTIFY has come since the last claim.
-        self._noticed = False
+        self.is_draining = False
+        self.idleness = Idleness()
         self._watched_at = 0.0
 
     # ------------------------------------------------------------ life
@@ -146,20 +114,20 @@ class Worker:
 
     async def drain(self) -> int:
         """Run everything that is ready or due, until nothing is left.  Returns how many jobs were run."""
-        self._until_idle = True
+        self.idleness.awaited = True
         # Not of work: who drains the lanes wants nothing else to happen.
-        self._maintenance = Maintenance(self.wake)
+        self.maintenance = Maintenance(self.wake)
         await self.run()
         return self.executed
 
     def stop(self) -> None:
         """Finish what runs, hand the rest back, end.  Called again: at once."""
-        if self._draining:
+        if self.is_draining:
             self._interrupt("worker stops", AT_ONCE)
         elif self.id is not None:
             self.hand_back(self.runner.take_back(), why="worker stops")
             self.loop.call_later(self._grace.total_seconds(), self._interrupt, "grace is over", LAST_WORDS)
-        self._draining = True
+        self.is_draining = True
         self.wake()
 
     def _interrupt(self, why: str, seconds: float) -> None:
@@ -198,7 +166,7 @@ class Worker:
         return self._past_failures + (self._heart.failures if self._heart is not None else 0)
 
     def wake(self) -> None:
-        self._wanted = True
+        self._exchanges.wanted = True
         self._wake.set()
 
     def _notified(self, said: str) -> None:
@@ -207,15 +175,15 @@ class Worker:
         if lane in self._lanes:
             if what == "returned":
                 self._claims.look_back()
-            self._noticed = True
+            self._exchanges.noticed = True
             self.wake()
 
     async def _register(self) -> None:
         self.id = await self._registration.register(
-            lease=self._lease, concurrency=self._concurrency, is_stopping=lambda: self._draining
+            lease=self._lease, concurrency=self._concurrency, is_stopping=lambda: self.is_draining
         )
         self._lost = None
-        self._adopt_at = [time.monotonic() + ADOPT_EVERY]
+        self._exchanges.registered()
         self._past_failures = self.heartbeat_failures
         later = self.loop.call_soon_threadsafe
         self._heart = Heart(
@@ -224,7 +192,7 @@ class Worker:
             lease=self._lease,
             on_wake=lambda lane: _quietly(later, self._notified, lane),
             on_cancel=lambda ids: _quietly(later, self._cancel_jobs, ids),
-            on_lost=lambda why: _quietly(later, self._lose, why),
+            on_lost=lambda why: _quietly(later, self.lose, why),
         )
         self._heart.start()
 
@@ -273,35 +241,24 @@ class Worker:
             timer.cancel()
 
     def _next_action(self, now: float) -> Action | None:
-        if now >= self._adopt_at[0] and not self._draining:
+        if self._exchanges.adoption_is_due(now) and not self.is_draining:
             # Alone: a claim whose reply is still under way would be taken for an unknown one.
-            return self._adopt if not self._tasks else None
+            return self._exchanges.adopt if not self._tasks else None
         if self.operations.is_ready:
             return self._run_operations
-        if self._exchange_is_wanted(now):
-            return self._prepare_exchange(now)
-        if not self._draining and self._maintenance.is_due(now):
+        if self._exchanges.is_wanted(now):
+            return self._exchanges.prepare(now)
+        if not self.is_draining and self.maintenance.is_due(now):
             return self._maintain
         if (
-            self._until_idle
-            and not self._draining
+            self.idleness.awaited
+            and not self.is_draining
             and not self._tasks
             and not self.runner.active
-            and not self._found_nothing
+            and not self.idleness.found_nothing
         ):
-            return self._prepare_exchange(now) if self._looked else self._maintain
+            return self._exchanges.prepare(now) if self.idleness.looked else self._maintain
         return None
-
-    def _exchange_is_wanted(self, now: float) -> bool:
-        room = self._room()
-        if self._exchanges == 0:
-            return bool(self._hand.done) or (
-                room > 0 and (self._claims.hungry or self._wanted or self._claims.poll_due(now))
-            )
-        return len(self._hand.done) >= MANY or (room >= MANY and self._claims.hungry)
-
-    def _room(self) -> int:
-        return 0 if self._draining else self._claims.room(self.runner.active + self._claiming)
 
     def _begin(self, action: Action) -> None:
         link = self._free.pop()
@@ -338,9 +295,9 @@ class Worker:
     def _pause(self, now: float) -> float:
         """Until the next thing that has a time of its own.  Everything else wakes the coordinator when it happens."""
         moments = [now + min(1.0, self._patience / 4)]
-        if not self._draining:
-            moments += [self._maintenance.next_at, self._adopt_at[0]]
-            if self._room() > 0:
+        if not self.is_draining:
+            moments += [self.maintenance.next_at, self._exchanges.next_adoption]
+            if self._exchanges.room > 0:
                 moments.append(self._claims.next_poll)
         # What is due already waits for a link.
         return max(0.001, min(moment for moment in moments if moment > now) - now)
@@ -350,9 +307,9 @@ class Worker:
             return True
         if self.runner.active or self._hand.done or not self.operations.is_empty or self._tasks:
             return False
-        if self._draining:
+        if self.is_draining:
             return True
-        return self._until_idle and self._found_nothing
+        return self.idleness.awaited and self.idleness.found_nothing
 
     def _look_after(self, now: float) -> None:
         if now - self._watched_at < min(0.25, self._patience / 8):
@@ -362,7 +319,7 @@ class Worker:
             self._heart.watch()
             # Also when the heart itself hangs, or this process was suspended.
             if self._heart.silence > self._patience:
-                self._lose("no heartbeat for half the lease")
+                self.lose("no heartbeat for half the lease")
         self.runner.check_deadlines(now)
         stale = self.runner.take_back(claimed_before=now - STALE_AFTER)
         if stale:
@@ -370,105 +327,16 @@ class Worker:
 
     # ------------------------------------------------------------ what a link does
 
-    def _prepare_exchange(self, now: float) -> Action:
-        """Decided at once and not when its task begins: the next decision has to know of it."""
-        exchange = _Exchange(
-            room=self._room(),
-            done=self._hand.done,
-            floors=None if self._looked else self._claims.floors(now),
-            start=self._claims.start(self.runner.active + self._claiming),
-            began=now,
-        )
-        self._hand.done = []
-        self._exchanges += 1
-        self._claiming += exchange.room
-        self._wanted = False
-        return lambda link: self._exchange(link, exchange)
-
-    async def _exchange(self, link: Link, exchange: _Exchange) -> None:
-        assert self.id is not None
-        room, done, floors = exchange.room, exchange.done, exchange.floors
-        lanes = self._claims.lanes()
-        call = calls.exchange(
-            self.id,
-            done=done,
-            lanes=lanes,
-            limits=self._claims.limits(lanes, room),
-            room=room,
-            floors=floors,
-            sleep=not self._claims.under_load,
-            lines=self._claims.lines(),
-            start=exchange.start,
-        )
-        try:
-            rows = await link.run(call)
-        except ResultTooLarge:
-            self._hand.finish_one_by_one(done)
-            return
-        except BaseException as error:
-            self.tally.exchange_failures += 1
-            self._expect_strangers()
-            if is_connection_trouble(error) or isinstance(error, asyncio.CancelledError):
-                self._hand.done = done + self._hand.done
-            else:
-                log.error("exchange_refused", worker=str(self.id), error=str(error))
-                self._hand.finish_one_by_one(done)
-            raise
-        finally:
-            self._exchanges -= 1
-            self._claiming -= room
-        took = time.monotonic() - exchange.began
-        self.tally.exchanges.add(took)
-        self._hand.acknowledged(done, {row[1] for row in rows if row[0] == "lost"} if done else ())
-        self._claims.finished(len(done))
-        claimed = self._claims.learned(rows, asked=room, swept=floors is None, took=took)
-        if self._noticed and room and not claimed:
-            # Something has come, and it is not ready: it waits for admission to its key, most likely.
-            self._maintenance.soon()
-        self._noticed = False
-        if claimed or done:
-            self._changed()
-        self._found_nothing = self._looked and floors is None and room > 0
-        if rows:
-            self._take(rows, began=exchange.began)
-        self.passes.send(claimed)
-
-    def _take(self, rows: Sequence[Sequence[Any]], *, began: float | None = None) -> None:
-        """`began`: when the call was begun that claimed them; None: nobody knows."""
-        now = time.monotonic()
-        for row in rows:
-            if row[0] == "claimed":
-                job = self._hand.take(row, now)
-                if job is not None:
-                    if LIMITED in job.line:
-                        # What was claimed without our knowing may have to begin by now.
-                        job.start_by = now if began is None else self._claims.start_by(began)
-                    self.runner.start(job)
-            elif row[0] == "lines":
-                continue
-            elif row[0] == "lost":
-                log.warning("lease_lost", job_id=row[1], epoch=row[2], worker=str(self.id))
-            elif self._lost is None:
-                self._lose("the database says that the lease is over")
-        if self._draining:
-            self.hand_back(self.runner.take_back(), why="worker stops")
-
     async def _run_operations(self, link: Link) -> None:
-        await self.operations.run(link, self._changed)
-
-    async def _adopt(self, link: Link) -> None:
-        assert self.id is not None
-        rows = await link.run(calls.adopt(self.id, self._hand.ids))
-        self._adopt_at = self._adopt_at[1:] or [time.monotonic() + ADOPT_EVERY]
-        if rows:
-            log.info("jobs_adopted", worker=str(self.id), count=len(rows))
-            self._take(rows)
+        await self.operations.run(link, self.idleness.changed)
 
     async def _maintain(self, link: Link) -> None:
-        before = self._changes
-        await self._maintenance.once(link)
+        before = self.idleness.changes
+        await self.maintenance.once(link)
         busy = self.runner.active or self._hand.done or not self.operations.is_empty
-        self._looked = self._maintenance.is_quiet and before == self._changes and not busy
+        self.idleness.looked = False
+        if self.maintenance.is_quiet and not busy:
+            self.idleness.promoted_nothing(since=before)
 
     # ------------------------------------------------------------ what happens to jobs
 
@@ -496,10 +364,6 @@ class Worker:
         """Jobs that were not begun."""
         self._hand.hand_back(jobs, why=why)
 
-    def _changed(self) -> None:
-        self._changes += 1
-        self._looked = self._found_nothing = False
-
     def _cancel_jobs(self, job_ids: Sequence[UUID]) -> None:
         for job_id in job_ids:
             job = self._hand.find(job_id)
@@ -513,11 +377,7 @@ class Worker:
                 )
                 self.runner.cancel(job)
 
-    def _expect_strangers(self) -> None:
-        now = time.monotonic()
-        self._adopt_at = [now + after for after in ADOPT_AFTER]
-
-    def _lose(self, why: str) -> None:
+    def lose(self, why: str) -> None:
         if self._lost is None:
             self._lost = why
             self._wake.set()
@@ -533,7 +393,7 @@ class Worker:
         await self._end_tasks()
         self.operations.abandon()
         self._hand.abandon()
-        if self._draining:
+        if self.is_draining:
             raise Stopped
         await self._register()
 
