@@ -11,7 +11,7 @@ from pydantic import BaseModel
 
 from onceward import Job, Onceward, Retry
 from onceward.errors import EventTimeout, JobsFailed, PermanentFailure
-from onceward.worker.steps import Tries
+from onceward.worker.tries import Tries
 
 NOW = Retry(waits=[timedelta(0)])
 

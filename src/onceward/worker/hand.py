@@ -121,7 +121,7 @@ class Hand:
             if error is None or isinstance(error, LeaseLost):
                 self._settled(job, answer, "done")
             else:
-                self._worker.runner.fail(job, error, category="result", permanent=True)
+                self._worker.ends.fail(job, error, category="result", permanent=True)
                 self._worker.executed -= 1
 
         call = calls.complete(job.id, job.epoch, result)
@@ -146,7 +146,7 @@ class Hand:
             # refused as well, the job is kept in hand, so that nobody adopts and repeats it.
             if not job.unsettled:
                 job.unsettled = True
-                self._worker.runner.fail(job, error, category="result")
+                self._worker.ends.fail(job, error, category="result")
                 self._worker.executed -= 1
             return
         self._drop(job)

@@ -6,23 +6,14 @@ import asyncio
 import os
 import time
 from collections import deque
-from dataclasses import replace
-from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
-from pydantic import BaseModel
-
-from onceward import calls, jsonsafe, logs
-from onceward.calls import Call
-from onceward.errors import InvalidArgument
+from onceward import calls, logs
 from onceward.handling import current_job
-from onceward.limits import DEFAULT_WAIT
-from onceward.outcomes import Cancel, Settle, Snooze
-from onceward.registry import Task, nearest_hint
-from onceward.worker.failures import Failure, failure_of
+from onceward.outcomes import Cancel, Snooze
+from onceward.registry import Task
 from onceward.worker.job import Job
 from onceward.worker.processes import Processes
-from onceward.worker.steps import Suspended, find_suspended, steps_changed
 from onceward.worker.threads import Threads
 
 if TYPE_CHECKING:
@@ -30,8 +21,6 @@ if TYPE_CHECKING:
     from onceward.worker.worker import Worker
 
 log = logs.get("onceward.worker")
-# A job whose task this worker does not know waits for one that does: a newer version, most likely.
-UNKNOWN_TASK_PAUSE = timedelta(seconds=30)
 # How long cancelled handlers may take to clean up when the worker ends, in seconds.
 CLEAN_UP = 2.0
 NOT_BEGUN = object()
@@ -66,7 +55,8 @@ class Runner:
         self.active += 1
         task = self._tasks.get(job.task)
         if task is None:
-            self._unknown_task(job)
+            self.active -= 1
+            self._worker.ends.unknown_task(job)
         elif task.is_async or task.executor == "process":
             if job.start_by is None:
                 self._queue.append(job)
@@ -209,7 +199,9 @@ class Runner:
                 self._overdue.add(job)
                 job.deadline = None
                 job.cancel()
-                self.fail(job, TimeoutError(f"the handler ran longer than {job.timeout}"), category="timeout")
+                self._worker.ends.fail(
+                    job, TimeoutError(f"the handler ran longer than {job.timeout}"), category="timeout"
+                )
 
     # ------------------------------------------------------------ ends
 
@@ -230,109 +222,7 @@ class Runner:
             return
         if error is not None and job in self._told_to_stop:
             return  # The job goes back when the worker retires.
-        if isinstance(error, (Suspended, BaseExceptionGroup)) and (suspended := find_suspended(error)):
-            self._worker.settle(job, suspended.call, "suspended")
-            return
-        if error is None and job.log is not None and (unasked := job.log.unasked):
-            error = steps_changed(job.task, unasked)
-        if error is not None:
-            self._ended_badly(job, error)
-            return
-        if result is None:
-            self._worker.finish(job, None)
-        elif isinstance(result, (Snooze, Cancel)):
-            self._decided(job, result)
-        elif isinstance(result, Settle):
-            self._worker.settle(job, result.call, "retried")
-        else:
-            try:
-                value = result.model_dump(mode="json") if isinstance(result, BaseModel) else result
-                text = jsonsafe.dumps(value, what="result")
-            except Exception as trouble:
-                # The work is done and must not be repeated, but its result cannot be kept: a person decides.
-                self.fail(job, trouble, category="result", permanent=True)
-            else:
-                self._worker.finish(job, text)
-
-    def _decided(self, job: Job, outcome: Snooze | Cancel) -> None:
-        try:
-            outcome.check()
-        except InvalidArgument as trouble:
-            self.fail(job, trouble, category="result", permanent=True)
-        else:
-            if isinstance(outcome, Snooze):
-                call: Call[Any] = calls.snooze(job.id, job.epoch, outcome.delay, outcome.reason)
-                self._worker.settle(job, call, "snoozed")
-            else:
-                call = calls.cancel(job.id, outcome.reason, epoch=job.epoch)
-                self._worker.settle(job, call, "cancelled")
-
-    def _ended_badly(self, job: Job, error: BaseException) -> None:
-        if job.cancelled and isinstance(error, asyncio.CancelledError):
-            self._worker.settle(job, calls.cancel(job.id, None, epoch=job.epoch), "cancelled")
-            return
-        failure = failure_of(error)
-        if failure.is_pause:
-            self._limited(job, failure)
-        elif isinstance(error, TimeoutError) and job.timeout is not None:
-            self.fail(job, TimeoutError(f"the handler ran longer than {job.timeout}"), category="timeout")
-        elif job.cancelled and not failure.permanent:
-            self._worker.settle(job, calls.cancel(job.id, None, epoch=job.epoch), "cancelled")
-        else:
-            self._record(job, failure)
-
-    def _limited(self, job: Job, failure: Failure) -> None:
-        """The provider asks to wait: so does everybody who uses the limit, and no attempt is used up."""
-        wait = failure.retry_after or DEFAULT_WAIT
-        log.warning(
-            "rate_limited",
-            job_id=job.ref,
-            task=job.task,
-            limit=failure.limit,
-            retry_after=wait.total_seconds(),
-            worker=str(self._worker.id),
-        )
-        call = calls.limited(job.id, job.epoch, failure.limit, wait, failure.message)
-        self._worker.settle(job, call, "snoozed")
-
-    def fail(self, job: Job, error: BaseException, *, category: str, permanent: bool = False) -> None:
-        """A failure that is not for the handler's exception to judge."""
-        self._record(job, replace(failure_of(error), category=category, permanent=permanent))
-
-    def _record(self, job: Job, failure: Failure) -> None:
-        log.warning(
-            "job_failed",
-            job_id=job.ref,
-            task=job.task,
-            attempt=job.attempt,
-            worker=str(self._worker.id),
-            error_type=failure.kind,
-            category=failure.category,
-        )
-        call = calls.fail(
-            job.id,
-            job.epoch,
-            error_type=failure.kind,
-            message=failure.message,
-            category=failure.category,
-            traceback=failure.trace,
-            permanent=failure.permanent,
-            retry_after=failure.retry_after,
-        )
-        self._worker.settle(job, call, "retried")
-
-    def _unknown_task(self, job: Job) -> None:
-        self.active -= 1
-        hint = nearest_hint(job.task, self._tasks)
-        log.warning("task_unknown", job_id=job.ref, task=job.task, worker=str(self._worker.id), hint=hint)
-        self._worker.settle(
-            job,
-            calls.snooze(
-                job.id, job.epoch, UNKNOWN_TASK_PAUSE, f'this worker has no task "{job.task}"', counted=False
-            ),
-            "snoozed",
-        )
-        self._worker.executed -= 1
+        self._worker.ends.ended(job, result, error)
 
     # ------------------------------------------------------------ interruptions
 

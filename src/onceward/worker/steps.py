@@ -24,14 +24,13 @@ from onceward.errors import (
     EventTimeout,
     InvalidArgument,
     JobsFailed,
-    LeaseLost,
-    PermanentFailure,
     StepsChanged,
 )
 from onceward.model import JobOutcome, JobRef, Json, StoredStep
 from onceward.registry import JobContext
 from onceward.tracing import UNTRACED, Outcome
 from onceward.worker.results import dump_result, load_result
+from onceward.worker.tries import Tries
 
 if TYPE_CHECKING:
     from onceward.app import Onceward
@@ -40,8 +39,6 @@ if TYPE_CHECKING:
     from onceward.worker.transaction import Transaction
 
 T = TypeVar("T")
-# A server may ask for patience, in seconds; more than this is for the job's own retries, which hold no slot.
-LONGEST_ASKED = 60.0
 ENDED = {"done", "cancelled", "resolved", "dead_letter"}
 
 
@@ -93,34 +90,6 @@ class StepLog:
         """Steps of earlier attempts that this one has not asked for: the handler has changed meanwhile."""
         known = self.known or {}
         return [name for name, step in known.items() if step.state != "failed" and name not in self.used]
-
-
-@dataclass(frozen=True, slots=True)
-class Tries:
-    """How often a step is tried within one attempt, and when it is given up."""
-
-    tries: int
-    waits: Sequence[float]
-    timeout: float | None
-    on: tuple[type[Exception], ...]
-
-    def check(self) -> None:
-        if self.tries < 1:
-            raise InvalidArgument(f"tries must be at least 1, got {self.tries}")
-        if any(wait < 0 for wait in self.waits) or (self.timeout is not None and self.timeout <= 0):
-            raise InvalidArgument("waits and timeout must be positive numbers of seconds")
-
-    def is_over(self, error: Exception, tried: int) -> bool:
-        return (
-            tried >= self.tries
-            or not isinstance(error, self.on)
-            or isinstance(error, (PermanentFailure, LeaseLost))
-        )
-
-    def wait(self, tried: int, error: Exception) -> float:
-        wait = self.waits[min(tried, len(self.waits)) - 1] if self.waits else 0.0
-        asked = getattr(error, "retry_after", None)
-        return max(wait, min(asked, LONGEST_ASKED)) if isinstance(asked, int | float) else wait
 
 
 class Steps(JobContext):

@@ -22,6 +22,7 @@ from onceward.dsn import resolve_dsn
 from onceward.errors import InvalidArgument, is_busy, is_connection_trouble
 from onceward.worker.claims import Claims
 from onceward.worker.connections import Connections
+from onceward.worker.ends import Ends
 from onceward.worker.exchanges import Action, Exchanges
 from onceward.worker.hand import Hand
 from onceward.worker.heart import Heart
@@ -85,6 +86,7 @@ class Worker:
         self._free = list(self._links)
         self._registration = Registration(app, self._links[-1], name=self.name, lanes=list(self._lanes))
         self._tasks: set[asyncio.Task[None]] = set()
+        self.ends = Ends(self)
         self._hand = Hand(self, self._claims.in_lane)
         self._exchanges = Exchanges(self, self._hand, self._claims)
         self.connections = Connections(self._dsn, min(concurrency, MOST_TRANSACTIONS))
@@ -250,13 +252,8 @@ class Worker:
             return self._exchanges.prepare(now)
         if not self.is_draining and self.maintenance.is_due(now):
             return self._maintain
-        if (
-            self.idleness.awaited
-            and not self.is_draining
-            and not self._tasks
-            and not self.runner.active
-            and not self.idleness.found_nothing
-        ):
+        idle = not (self.is_draining or self._tasks or self.runner.active)
+        if self.idleness.awaited and idle and not self.idleness.found_nothing:
             return self._exchanges.prepare(now) if self.idleness.looked else self._maintain
         return None
 
@@ -368,13 +365,8 @@ class Worker:
         for job_id in job_ids:
             job = self._hand.find(job_id)
             if job is not None and not job.cancelled:
-                log.info(
-                    "job_cancel_requested",
-                    job_id=str(job_id),
-                    task=job.task,
-                    attempt=job.attempt,
-                    worker=str(self.id),
-                )
+                about = {"job_id": job.ref, "task": job.task, "attempt": job.attempt}
+                log.info("job_cancel_requested", **about, worker=str(self.id))
                 self.runner.cancel(job)
 
     def lose(self, why: str) -> None:
