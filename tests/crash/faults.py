@@ -37,21 +37,23 @@ class Fault:
 
 FAULTS = {
     "kills": Fault(
-        kills, {"kills": 100, "jobs": 8_000, "workers": 4}, {"kills": 10_000, "jobs": 1_000_000, "workers": 6}
+        kills,
+        {"kills": 200, "jobs": 20_000, "workers": 4},
+        {"kills": 10_000, "jobs": 1_000_000, "workers": 6},
     ),
     "points": Fault(points, {"points": 12, "at_once": 12}, {"points": 10_000, "at_once": 12}),
     "step_points": Fault(step_points, {"points": 24, "at_once": 12}, {"points": 10_000, "at_once": 12}),
     "flows": Fault(
         flows, {"flows": 200, "steps": 20, "workers": 3}, {"flows": 1_000, "steps": 50, "workers": 4}
     ),
-    "zombies": Fault(zombies, {"zombies": 32, "at_once": 8}, {"zombies": 1_000, "at_once": 8}),
+    "zombies": Fault(zombies, {"zombies": 50, "at_once": 10}, {"zombies": 1_000, "at_once": 8}),
     "deploys": Fault(
         deploys, {"deploys": 50, "jobs": 5_000, "workers": 4}, {"deploys": 500, "jobs": 50_000, "workers": 4}
     ),
     "hogs": Fault(hogs, {"hogs": 6}, {"hogs": 100}),
     "restarts": Fault(
         restarts,
-        {"restarts": 6, "jobs_each": 300, "workers": 3},
+        {"restarts": 10, "jobs_each": 300, "workers": 3},
         {"restarts": 1_000, "jobs_each": 300, "workers": 3},
     ),
     "sessions": Fault(
@@ -78,7 +80,7 @@ FAULTS = {
         {"workers": 8, "tasks": 64, "kills": 4, "seconds": 30},
         {"workers": 8, "tasks": 64, "kills": 400, "seconds": 3_600},
     ),
-    "hunt": Fault(deadlocks, {"hunters": 32, "seconds": 30}, {"hunters": 32, "seconds": 1_800}),
+    "hunt": Fault(deadlocks, {"hunters": 32, "seconds": 60}, {"hunters": 32, "seconds": 1_800}),
     "storm": Fault(storm, {"storms": 50, "workers": 5}, {"storms": 10_000, "workers": 8}),
 }
 
