@@ -6,7 +6,7 @@ import asyncio
 import re
 from typing import TYPE_CHECKING, Any
 
-from fastapi import FastAPI
+from fastapi import APIRouter, FastAPI
 from fastapi.exceptions import RequestValidationError
 from fastapi.openapi.utils import get_openapi
 from fastapi.responses import JSONResponse
@@ -21,6 +21,7 @@ from onceward.web.api import (
     dead_letters,
     deliveries,
     events,
+    job_actions,
     jobs,
     lanes,
     limits,
@@ -36,16 +37,16 @@ if TYPE_CHECKING:
 
 PREFIX = "/api/v1"
 VERSION = "1"
-_ROUTERS = {
-    "jobs": (jobs.router, "Enqueue work, look at it, wait for it, and act on it."),
-    "dead letters": (dead_letters.router, "Jobs that nobody tries any more, grouped by what went wrong."),
-    "lanes": (lanes.router, "The lines that jobs wait in, and their pause switches."),
-    "schedules": (schedules.router, "Work that is enqueued again and again."),
-    "limits": (limits.router, "Shared capacity: requests, tokens and slots."),
-    "events": (events.router, "Events that jobs wait for."),
-    "deliveries": (deliveries.router, "The ledger of outside effects, and decisions about unclear ones."),
-    "alerts": (alerts.router, "What monitors have raised."),
-    "audit": (audit.router, "Who did what, when, and the proof of it."),
+_ROUTERS: dict[str, tuple[str, *tuple[APIRouter, ...]]] = {
+    "jobs": ("Enqueue work, look at it, wait for it, and act on it.", jobs.router, job_actions.router),
+    "dead letters": ("Jobs that nobody tries any more, grouped by what went wrong.", dead_letters.router),
+    "lanes": ("The lines that jobs wait in, and their pause switches.", lanes.router),
+    "schedules": ("Work that is enqueued again and again.", schedules.router),
+    "limits": ("Shared capacity: requests, tokens and slots.", limits.router),
+    "events": ("Events that jobs wait for.", events.router),
+    "deliveries": ("The ledger of outside effects, and decisions about unclear ones.", deliveries.router),
+    "alerts": ("What monitors have raised.", alerts.router),
+    "audit": ("Who did what, when, and the proof of it.", audit.router),
 }
 _ABOUT = """\
 The engine over HTTP.
@@ -74,7 +75,7 @@ def described() -> FastAPI:
         title="Onceward",
         version=VERSION,
         description=_ABOUT,
-        openapi_tags=[{"name": name, "description": words} for name, (_, words) in _ROUTERS.items()],
+        openapi_tags=[{"name": name, "description": words} for name, (words, *_) in _ROUTERS.items()],
         # Pages of others are not loaded into ours; the description itself is at /openapi.json.
         docs_url=None,
         redoc_url=None,
@@ -90,8 +91,9 @@ def described() -> FastAPI:
             Exception: problems.defect,
         },
     )
-    for name, (router, _) in _ROUTERS.items():
-        app.include_router(router, tags=[name], responses=problems.RESPONSES)
+    for name, (_, *routers) in _ROUTERS.items():
+        for router in routers:
+            app.include_router(router, tags=[name], responses=problems.RESPONSES)
     app.state.methods_of = _methods_of
     app.add_route("/openapi.json", _openapi, include_in_schema=False)
     return app

@@ -1,4 +1,4 @@
-"""Jobs: enqueue, find, look, wait, act."""
+"""Jobs: enqueue, find, look, wait."""
 
 from __future__ import annotations
 
@@ -8,28 +8,23 @@ from datetime import datetime
 from typing import Annotated, Any, Literal
 from uuid import UUID
 
-from fastapi import APIRouter, Body, Query
+from fastapi import APIRouter, Query
 from pydantic import BaseModel, ConfigDict, Field
 from starlette.requests import Request
 from starlette.responses import Response
 
-from onceward import calls, jsonsafe
+from onceward import calls
 from onceward.calls import browsing
 from onceward.client import AsyncClient
 from onceward.errors import UnknownJob
 from onceward.model import FINISHED, AttemptInfo, Explanation, JobFilter, JobInfo, JobRef, StepInfo
 from onceward.model_web import FoundJob
 from onceward.web.api import problems
-from onceward.web.api.callers import Caller, Operator, Producer, Reader
+from onceward.web.api.callers import Caller, Producer, Reader
 from onceward.web.api.fields import (
-    Flag,
     LaneName,
     Limit,
     Name,
-    Note,
-    Payload,
-    Reason,
-    Sent,
     State,
     Tenant,
     Text,
@@ -48,30 +43,6 @@ MOST_WAITING = 500
 # How soon a wait looks again: at first, and after a while.
 FIRST_LOOK, LATER_LOOK = 0.05, 1.0
 _ENDED = FINISHED | {"dead_letter"}
-
-
-# ---------------------------------------------------------------- what is sent
-
-
-class Cancelling(Sent):
-    """Why, if there is something to say."""
-
-    reason: Reason | None = None
-
-
-class Requeueing(Sent):
-    """Run it again, perhaps with another payload, perhaps later."""
-
-    model_config = ConfigDict(json_schema_extra={"examples": [{}, {"payload": {"order": 2}}]})
-    payload: Payload | None = None
-    run_at: When | None = None
-
-
-class Resolving(Sent):
-    """Settled by hand."""
-
-    note: Note
-    override: Flag = Field(default=False, description="Also when the check of the task does not pass.")
 
 
 # ---------------------------------------------------------------- what is answered
@@ -107,20 +78,6 @@ class EnqueuedMany(BaseModel):
     """In the order of the payloads."""
 
     jobs: list[Enqueued]
-
-
-class NewState(BaseModel):
-    """The state that the job is in now."""
-
-    id: UUID
-    state: str
-
-
-class Cancelled(BaseModel):
-    """`cancelled`, or `cancelling` when a worker has been asked to stop."""
-
-    id: UUID
-    outcome: str
 
 
 FoundJobs = answer_of(FoundJob, "FoundJob", "A job without its payload and result.")
@@ -334,91 +291,3 @@ async def _wait(request: Request, caller: Caller, job_id: UUID, timeout: float) 
             }
         await asyncio.sleep(min(pause, left))
         pause = min(pause * 1.5, LATER_LOOK)
-
-
-# ---------------------------------------------------------------- acting
-
-
-@router.post(
-    "/jobs/{id}/cancel",
-    summary="Cancel a job",
-    response_model=Cancelled,
-    responses={200: {"headers": REPLAYED}},
-)
-async def cancel_job(
-    request: Request,
-    caller: Operator,
-    id: UUID,
-    body: Annotated[Cancelling, Body(default_factory=Cancelling)],
-    idempotency_key: IdempotencyKey = None,
-) -> Response:
-    """A job that waits is cancelled; the worker of one that runs is asked to stop."""
-
-    async def act(db: Acting) -> Done:
-        return Done({"id": id, "outcome": await db.run(calls.cancel(id, body.reason))})
-
-    return await perform(request, caller.operating, act, answers=Cancelled, key=idempotency_key)
-
-
-@router.post(
-    "/jobs/{id}/requeue",
-    summary="Run a job again",
-    response_model=NewState,
-    responses={200: {"headers": REPLAYED}},
-)
-async def requeue_job(
-    request: Request,
-    caller: Operator,
-    id: UUID,
-    body: Annotated[Requeueing, Body(default_factory=Requeueing)],
-    idempotency_key: IdempotencyKey = None,
-) -> Response:
-    """A dead letter, or a job that was cancelled or resolved. The payload before an edit is kept."""
-    payload = None if body.payload is None else jsonsafe.dumps(body.payload)
-
-    async def act(db: Acting) -> Done:
-        return Done({"id": id, "state": await db.run(calls.requeue(id, payload=payload, run_at=body.run_at))})
-
-    return await perform(request, caller.operating, act, answers=NewState, key=idempotency_key)
-
-
-@router.post(
-    "/jobs/{id}/resolve",
-    summary="Settle a dead letter",
-    response_model=NewState,
-    responses={200: {"headers": REPLAYED}},
-)
-async def resolve_job(
-    request: Request,
-    caller: Operator,
-    id: UUID,
-    body: Resolving,
-    idempotency_key: IdempotencyKey = None,
-) -> Response:
-    """Somebody has dealt with it otherwise. The check of its task has to pass, unless it is overridden."""
-
-    async def act(db: Acting) -> Done:
-        await db.run(calls.resolve(id, body.note, override=body.override))
-        return Done({"id": id, "state": "resolved"})
-
-    return await perform(request, caller.operating, act, answers=NewState, key=idempotency_key)
-
-
-@router.post(
-    "/jobs/{id}/run-now",
-    summary="Do not wait for its time",
-    response_model=NewState,
-    responses={200: {"headers": REPLAYED}},
-)
-async def run_job_now(
-    request: Request,
-    caller: Operator,
-    id: UUID,
-    idempotency_key: IdempotencyKey = None,
-) -> Response:
-    """A scheduled job, a retry among them, becomes ready."""
-
-    async def act(db: Acting) -> Done:
-        return Done({"id": id, "state": await db.run(calls.run_now(id))})
-
-    return await perform(request, caller.operating, act, answers=NewState, key=idempotency_key)
