@@ -114,6 +114,9 @@ declare
   v_count integer;
   v_next  record;
 begin
+  if v_left <= 0 then
+    return;
+  end if;
   select j.priority, j.run_at into v_next from onceward.job_private as j
    where j.lane = p_lane and j.line = p_line and j.state = 'ready'
    order by j.priority desc, j.ready_seq limit 1;
