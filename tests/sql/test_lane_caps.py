@@ -302,14 +302,15 @@ def test_a_crowd_never_runs_more_than_the_cap_and_leaves_nothing_behind(db):
         return run
 
     def watch(engine):
-        seen = {lane: 0 for lane in caps}
+        seen = dict.fromkeys(caps, 0)
         while not finished.is_set():
             engine.promote()
             for lane, running in engine.run(
                 "select lane, count(*) from onceward.job_private where state = 'running' group by 1"
             ):
                 seen[lane] = max(seen[lane], running)
-                assert running <= caps[lane], (lane, running)
+            if any(seen[lane] > most for lane, most in caps.items()):
+                finished.set()
             engine.call("add_lane", name="b", max_running=random.Random().randint(1, 3))
         return seen
 
@@ -318,7 +319,7 @@ def test_a_crowd_never_runs_more_than_the_cap_and_leaves_nothing_behind(db):
     assert ends == [None] * 8
     assert isinstance(seen, dict), seen
     assert seen["a"] == 1
-    assert seen["b"] > 1
+    assert 1 < seen["b"] <= 3
     assert set(db.states().values()) == {"done"}
     assert deadlocks(db) == 0
 
