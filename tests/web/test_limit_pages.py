@@ -110,7 +110,7 @@ def test_how_many_jobs_of_a_lane_run_at_once_is_shown_and_set(ana, site, db):
 
     ana.post("/lanes/mail/running", max_running="3")
     assert "Full: 3 of at most 3 run; 4 jobs are ready" in ana.get("/lanes")
-    assert "jobs at once" in ana.post("/lanes/mail/running", 400, max_running="many").text
+    assert "obs at once" in ana.post("/lanes/mail/running", 400, max_running="many").text
     ana.post("/lanes/mail/running", max_running="")
     assert "as many as workers take" in ana.get("/lanes/mail")
     ana.post("/lanes/nowhere/running", 404, max_running="3")

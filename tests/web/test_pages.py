@@ -215,7 +215,7 @@ def test_a_form_that_is_too_large_says_how_large_it_is_and_where_the_text_is(ana
 
     text = ana.post(f"/jobs/{job}/requeue", 413, payload="y" * 1_200_000).text
 
-    assert "a form may have 1,024 KiB, and this one has 1,171 KiB" in text
+    assert "form may have 1,024 KiB, and this one has 1,171 KiB" in text
     assert "the browser still has what you have typed" in text
 
 
@@ -229,8 +229,7 @@ def test_attempts_are_shown_by_run_so_that_no_number_stands_for_two(ana, db):
     job = db.dead_letter("charge")
     assert "First run" not in ana.get(f"/jobs/{job}")
     db.requeue(job)
-    db.fail(db.claim(), retry_in="0")
-    db.promote()
+    db.fail(db.claim())
     db.cancel(job)
     db.requeue(job)
     db.claim()

@@ -48,14 +48,10 @@ def runs(attempts: Sequence[AttemptInfo], requeued: Sequence[AuditEntry]) -> lis
     found: list[Run] = []
     last: AttemptInfo | None = None
     for attempt in attempts:
-        between = [
-            entry for entry in requeued if last and last.started_at <= entry.at <= attempt.started_at
-        ]
+        between = [entry for entry in requeued if last and last.started_at <= entry.at <= attempt.started_at]
         if last is None or between or last.outcome in LAST:
             entry = between[-1] if between else None
-            found.append(
-                Run(len(found) + 1, entry.at if entry else None, entry.actor if entry else None, [])
-            )
+            found.append(Run(len(found) + 1, entry.at if entry else None, entry.actor if entry else None, []))
         found[-1].attempts.append(attempt)
         last = attempt
     return found

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from uuid import UUID
 
 from starlette.requests import Request
@@ -13,6 +13,7 @@ from starlette.routing import Route
 
 from onceward import calls, jsonsafe
 from onceward.app import Onceward
+from onceward.calls import browsing
 from onceward.errors import InvalidArgument, OncewardError, PayloadTooLarge, UnknownJob, WrongState
 from onceward.model import DeliveryInfo, EventInfo, JobInfo, Json, StepInfo
 from onceward.web import graph, jsonview, layout, tables, timeline
@@ -172,30 +173,26 @@ async def ask_requeue(request: Request) -> Response:
     async with web_of(request).database.acting(identity_of(request)) as db:
         shown = await layout.frame(db)
         job = await _found(db, job_id_of(request))
-        most = await _most_bytes(db, job)
-    return _requeue_page(request, shown, job, jsonview.pretty(job.payload), most)
+        most = await db.run(browsing.max_payload_bytes(job.lane))
+    return _requeue_page(request, shown, Edit(job, jsonview.pretty(job.payload), most))
 
 
-async def _most_bytes(db: Acting, job: JobInfo) -> int:
-    """How large a payload may be in the lane of the job."""
-    return next(lane.max_payload_bytes for lane in await db.run(calls.lanes()) if lane.name == job.lane)
+@dataclass(frozen=True, slots=True)
+class Edit:
+    """The payload of a job as it was typed."""
+
+    job: JobInfo
+    text: str
+    # What the lane takes, and how large a form can be sent, in bytes.
+    most: int
+    most_sent: int = MOST_BYTES
+    problem: str | None = None
+    # When it is to be compared with what the job has.
+    payload: Json = None
 
 
-def _requeue_page(
-    request: Request,
-    shown: layout.Frame,
-    job: JobInfo,
-    text: str,
-    most: int,
-    *,
-    problem: str | None = None,
-    edited: Json = None,
-    status: int = 400,
-) -> Response:
-    return layout.render(
-        request, "pages/job_requeue.html", shown, status if problem else 200,
-        job=job, text=text, most=most, most_sent=MOST_BYTES, problem=problem, edited=edited, compared=edited is not None,
-    )  # fmt: skip
+def _requeue_page(request: Request, shown: layout.Frame, edit: Edit, status: int = 200) -> Response:
+    return layout.render(request, "pages/job_requeue.html", shown, status, job=edit.job, edit=edit)
 
 
 async def requeue(request: Request) -> Response:
@@ -204,8 +201,9 @@ async def requeue(request: Request) -> Response:
     async with web.database.acting(who) as db:
         shown = await layout.frame(db)
         job = await _found(db, job_id)
-        most = await _most_bytes(db, job)
+        most = await db.run(browsing.max_payload_bytes(job.lane))
     text = form.raw("payload")
+    edit = Edit(job, text, most)
     try:
         payload = read_payload(text) if text.strip() else job.payload
         dumped = jsonsafe.dumps(payload)
@@ -213,14 +211,14 @@ async def requeue(request: Request) -> Response:
         if changed:
             check_payload(web.settings.apps, job.task, payload)
     except InvalidArgument as error:
-        return _requeue_page(request, shown, job, text, most, problem=told(error))
+        return _requeue_page(request, shown, replace(edit, problem=told(error)), 400)
     if form.checked("compare"):
-        return _requeue_page(request, shown, job, text, most, edited=payload)
+        return _requeue_page(request, shown, replace(edit, payload=payload))
     try:
         async with web.database.acting(who, writes=True) as db:
             state = await db.run(calls.requeue(job_id, payload=dumped if changed else None))
     except PayloadTooLarge as error:
-        return _requeue_page(request, shown, job, text, most, problem=told(error), status=413)
+        return _requeue_page(request, shown, replace(edit, problem=told(error)), 413)
     said = "Requeued with the edited payload" if changed else "Requeued"
     return layout.back(request, f"/jobs/{job_id}", Flash(f"{said}; the job is {state}"))
 
