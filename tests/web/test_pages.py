@@ -201,7 +201,7 @@ def test_an_edit_that_is_too_large_for_the_lane_is_kept_and_the_cap_is_beside_it
     db.call("add_lane", name="default", max_payload_bytes=2048)
     job = db.dead_letter("charge", {"card": "old"})
     page = f"/jobs/{job}/requeue"
-    assert "At most 2 KiB in lane default." in html.unescape(ana.get(page))
+    assert "At most 2KiB in lane default." in html.unescape(ana.get(page))
 
     answer = ana.post(page, 413, payload='{"card": "' + "y" * 3000 + '"}').text
 
