@@ -250,30 +250,6 @@ def test_a_job_that_waits_for_its_time_in_a_paused_lane_is_told_both(staffed, ex
     assert explain.reasons(job) == ["run_at", "lane_paused"]
 
 
-def test_a_full_lane_with_its_number_and_the_others_in_line_after_it(staffed, explain):
-    staffed.call("add_lane", name="default", max_running=1)
-    staffed.running()
-    first, second = staffed.enqueue(), staffed.enqueue()
-
-    row = explain.answer(first)
-
-    assert row.reason == "lane_full"
-    assert row.sentence == 'Lane "default" is full: 1 job runs, and no more may run at once.'
-    assert row.detail == {"lane": "default", "running": 1, "max_running": 1}
-    assert "onceward lane set default --max-running 2" in row.next_step
-    assert explain.reasons(first) == ["lane_full"]
-    assert explain.reasons(second) == ["lane_full", "turn"]
-    staffed.call("add_lane", name="default", max_running=2)
-    assert explain.reasons(first) == ["turn"]
-
-
-def test_a_lane_is_full_for_what_is_ready_only(staffed, explain):
-    staffed.call("add_lane", name="default", max_running=1)
-    staffed.running()
-
-    assert explain.reasons(staffed.enqueue(run_at=staffed.now() + timedelta(hours=1))) == ["run_at"]
-
-
 def test_a_lane_that_nobody_serves(db, explain):
     db.call("add_lane", name="mail")
     db.worker("a", tasks=["ocr"], lanes=["default"])

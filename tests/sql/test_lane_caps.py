@@ -219,6 +219,35 @@ def test_the_audit_log_tells_what_the_cap_was(db):
     assert [tuple(change) for change in changes] == [(None, 3), (3, 5), (5, None)]
 
 
+def reasons(db, job) -> list[str]:
+    return [row.reason for row in db.call("explain", job_id=job)]
+
+
+def test_a_job_in_a_full_lane_is_told_the_number_and_who_is_ahead_of_it(db):
+    db.worker("a", tasks=["ocr"], concurrency=4)
+    capped(db, 1)
+    db.running()
+    first, second = db.enqueue(), db.enqueue()
+
+    (row,) = db.call("explain", job_id=first)
+
+    assert row.reason == "lane_full"
+    assert row.sentence == 'Lane "default" is full: 1 job runs, and no more may run at once.'
+    assert row.detail == {"lane": "default", "running": 1, "max_running": 1}
+    assert "onceward lane set default --max-running 2" in row.next_step
+    assert reasons(db, second) == ["lane_full", "turn"]
+    capped(db, 2)
+    assert reasons(db, first) == ["turn"]
+
+
+def test_a_lane_is_full_for_what_is_ready_only(db):
+    db.worker("a", tasks=["ocr"])
+    capped(db, 1)
+    db.running()
+
+    assert reasons(db, db.enqueue(run_at=db.value("select onceward.now() + '1 h'"))) == ["run_at"]
+
+
 @pytest.mark.race
 def test_who_comes_while_another_claims_takes_nothing_waits_for_nobody_and_is_told_to_come_back(db):
     capped(db, 2, jobs=5)
