@@ -255,8 +255,9 @@ class AsyncClient(Requests):
     async def run_now(self, job: AnyJob) -> str:
         return await self.run(calls.run_now(job_id_of(job)))
 
-    async def add_lane(self, lane: str) -> bool:
-        return await self.run(calls.add_lane(lane))
+    async def add_lane(self, lane: str, *, max_running: int | None = None) -> bool:
+        """Create a lane, or change how many of its jobs run at once over all workers (0: any number)."""
+        return await self.run(calls.add_lane(lane, max_running=max_running))
 
     async def pause_lane(self, lane: str, reason: str | None = None) -> bool:
         return await self.run(calls.pause_lane(lane, reason))

@@ -263,8 +263,9 @@ class Client(Requests):
     def run_now(self, job: AnyJob) -> str:
         return self.run(calls.run_now(job_id_of(job)))
 
-    def add_lane(self, lane: str) -> bool:
-        return self.run(calls.add_lane(lane))
+    def add_lane(self, lane: str, *, max_running: int | None = None) -> bool:
+        """Create a lane, or change how many of its jobs run at once over all workers (0: any number)."""
+        return self.run(calls.add_lane(lane, max_running=max_running))
 
     def pause_lane(self, lane: str, reason: str | None = None) -> bool:
         return self.run(calls.pause_lane(lane, reason))

@@ -237,6 +237,8 @@ class LaneInfo:
     max_wait: timedelta | None
     # What of the lane goes into the audit log: "ends" of jobs, or "all" transitions.
     audit: str = "ends"
+    # How many of its jobs run at once, over all workers; None: as many as workers take.
+    max_running: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

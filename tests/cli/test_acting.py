@@ -184,6 +184,28 @@ def test_wait_ends_when_the_job_ends(db):
     assert (waiting.returncode, out) == (0, '"finished"\n')
 
 
+def test_the_cap_of_a_lane_is_set_shown_and_removed(cli, db):
+    cap = "select max_running from onceward.lanes where name = 'mail'"
+    cli.ok("lane", "add", "mail", "--max-running", "2")
+    assert db.value(cap) == 2
+    db.enqueue_many("ocr", [{}] * 3, lane="mail")
+    db.worker("a", lanes=["mail"], tasks=["ocr"])
+    db.claims(9, lanes=["mail"])
+
+    line = next(line for line in cli.ok("lane", "list").out.splitlines() if line.startswith("mail"))
+    assert line.split()[:5] == ["mail", "open", "1", "2", "2"]
+    (mail,) = [lane for lane in cli.json("lane", "list") if lane["name"] == "mail"]
+    assert (mail["running"], mail["max_running"]) == (2, 2)
+    assert "lane_full" in cli.ok("lane", "explain", "mail").out
+
+    cli.ok("lane", "set", "mail", "--max-running", "5")
+    assert db.value(cap) == 5
+    cli.ok("lane", "set", "mail", "--max-running", "0")
+    assert db.value(cap) is None
+    assert "max_running must be between 0" in cli.refused(1, "lane", "set", "mail", "--max-running", "-1")
+    assert 'lane "mial" does not exist' in cli.refused(1, "lane", "set", "mial", "--max-running", "1")
+
+
 def test_lanes_are_added_paused_and_resumed(cli, db):
     assert (
         cli.ok("lane", "add", "mail", "--max-payload", "1MiB", "--max-result", "4096").err

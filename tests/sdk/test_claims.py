@@ -30,6 +30,22 @@ def test_when_jobs_have_returned_it_looks_from_the_beginning_at_once():
     assert claims.floors(time.monotonic()) is None
 
 
+def test_a_lane_is_known_as_full_until_the_next_claim_that_finds_room():
+    claims = claims_after(took=0.001)
+    full = ("lines", None, None, None, '{"full": true}', "default", *[None] * 8, "acme")
+
+    claims.learned([full], asked=5, swept=True, took=0.001)
+    assert claims.is_full("default")
+    # Whose turn it is stays.
+    assert claims.lines() == {"default": {"after": "acme", "floors": {}}}
+    # Finishing alone looks for nothing.
+    claims.learned([], asked=0, swept=False, took=0.001)
+    assert claims.is_full("default")
+
+    claims.learned([], asked=5, swept=True, took=0.001)
+    assert not claims.is_full("default")
+
+
 def test_but_not_when_looking_is_slow():
     claims = claims_after(took=0.5)
     claims.look_back()

@@ -9,7 +9,7 @@ from datetime import timedelta
 import psycopg
 import pytest
 
-from onceward import Client, Onceward
+from onceward import Client, Onceward, calls
 from onceward.errors import UnknownLane
 from onceward.worker import Worker
 from tests.sdk import shop
@@ -256,6 +256,61 @@ def test_a_lane_can_have_a_smaller_bound(plain, onceward_database):
         client.enqueue_many(crowd, [{}] * 20)
     assert drain(onceward_database, app=app, lanes={"default": 2}, concurrency=10) == 20
     assert most == 2
+
+
+def test_a_lane_with_a_cap_runs_one_job_at_once_over_two_workers_and_all_are_done(plain, onceward_database):
+    app, now, most = Onceward(), 0, 0
+
+    @app.task
+    async def alone() -> None:
+        nonlocal now, most
+        now += 1
+        most = max(most, now)
+        await asyncio.sleep(0.001)
+        now -= 1
+
+    plain.add_lane("default", max_running=1)
+    with app.client(onceward_database) as client:
+        client.enqueue_many(alone, [{}] * 30)
+
+    async def main():
+        async with working(onceward_database, app=app), working(onceward_database, app=app):
+            await until(lambda: plain.run(calls.lanes())[0].ready + plain.run(calls.lanes())[0].running == 0)
+
+    asyncio.run(main())
+    assert most == 1
+
+
+def test_what_is_enqueued_in_a_full_lane_does_not_rouse_a_worker_and_a_higher_cap_does(
+    plain, onceward_database
+):
+    app = Onceward()
+    release = asyncio.Event()
+
+    @app.task
+    async def holds() -> None:
+        await release.wait()
+
+    plain.add_lane("default", max_running=1)
+    with app.client(onceward_database) as client:
+        client.enqueue(holds)
+
+    async def main():
+        # It polls so seldom that only a wake-up can be what made it look.
+        async with working(onceward_database, app=app, poll=timedelta(minutes=5)) as worker:
+            while await worker.passes.next() != 1:
+                pass
+            worker.wake()
+            assert await worker.passes.next() == 0
+            worker.passes.listen()
+            worker._notified("default")
+            assert not worker._wanted
+            await asyncio.to_thread(plain.enqueue, holds)
+            await asyncio.to_thread(plain.add_lane, "default", max_running=2)
+            assert await worker.passes.next(within=30) == 1
+            release.set()
+
+    asyncio.run(main())
 
 
 def test_a_worker_whose_lease_was_taken_starts_anew_and_reports_nothing(plain, onceward_database):

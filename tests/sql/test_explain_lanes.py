@@ -72,6 +72,20 @@ def test_a_busy_lane_and_one_that_keeps_up(staffed):
     assert lane(staffed).reason == "working"
 
 
+def test_a_full_lane_in_one_line(staffed):
+    staffed.call("add_lane", name="default", max_running=2)
+    staffed.enqueue_many("ocr", [{}] * 5)
+    staffed.claims(10)
+
+    row = lane(staffed)
+
+    assert row.reason == "lane_full"
+    assert row.sentence.startswith("Full: 2 of at most 2 run; 3 jobs are ready")
+    assert row.detail["max_running"] == 2
+    staffed.call("add_lane", name="default", max_running=1)
+    assert lane(staffed).sentence.startswith("Full: 2 of at most 1 run")
+
+
 def test_all_lanes_come_in_order(staffed):
     staffed.call("add_lane", name="mail")
 

@@ -150,6 +150,24 @@ def test_a_claim_from_two_lanes_reads_the_jobs_it_takes(million, reads):
 
 
 @with_any_statistics
+def test_a_claim_from_a_lane_with_a_cap_reads_the_running_jobs_and_those_it_takes(million, reads):
+    def cap_and_claim():
+        million.answer("add_lane", name="mail", max_running=RUNNING // 10 + 7)
+        before = reads.counters()
+        claims = million.claims(10, worker="w0", lanes=["mail"])
+        reads.after(before)
+        return claims
+
+    claims = reads.of(cap_and_claim)
+
+    assert len(claims) == 7
+    assert reads.scans == 0
+    assert reads.inside["onceward.job_running_idx"] <= RUNNING + EXTRA
+    others = [n for name, n in reads.inside.items() if name not in {"onceward.job_running_idx", ""}]
+    assert max(others) <= 10 * PER_JOB + EXTRA
+
+
+@with_any_statistics
 def test_an_exchange_reads_the_jobs_it_finishes_and_takes(million, reads):
     running = million.run(
         "select id as job_id, epoch from onceward.job_private where state = 'running' and worker_id = %s limit 200",

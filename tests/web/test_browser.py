@@ -165,6 +165,27 @@ def test_a_schedule_is_edited_with_a_preview_that_follows_the_typing(window, db)
     assert db.value("select spec from onceward.schedules") == "30 5 * * *"
 
 
+def test_an_edit_that_is_too_large_to_be_sent_is_said_in_the_browser_and_stays(window, db):
+    job = db.dead_letter("charge", {"card": "old"})
+    page = window()
+    page.goto(f"/jobs/{job}")
+    page.keyboard.press("r")
+    area = page.get_by_label("Payload")
+    area.evaluate(
+        "(area) => { area.value = '\"' + 'é'.repeat(200000) + '\"'; area.dispatchEvent(new Event('input', {bubbles: true})); }"
+    )
+    page.get_by_role("button", name="Requeue").click()
+
+    said = area.evaluate("(area) => area.validationMessage")
+    assert said == "This is 1,172 KiB when it is sent, and a form may have 1,024 KiB."
+    assert page.url.endswith("/requeue")
+    assert len(area.input_value()) == 200_002
+    assert db.state(job) == "dead_letter"
+    area.fill('{"card": "new"}')
+    page.get_by_role("button", name="Requeue").click()
+    expect(page.get_by_text("Requeued with the edited payload")).to_be_visible()
+
+
 def test_many_dead_letters_are_requeued_at_once(window, db):
     for n in range(5):
         db.dead_letter("charge", {"n": n}, "expired")

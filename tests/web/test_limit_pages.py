@@ -6,6 +6,7 @@ import re
 from datetime import timedelta
 
 import pytest
+from psycopg.types.json import Jsonb
 
 from tests.support.limits import fill, limit
 
@@ -83,6 +84,41 @@ def test_one_key_of_a_limit_is_paused_alone(ana, db):
     paused = db.run("select key from onceward.limits where paused_until > onceward.now()")
     assert [row.key for row in paused] == ["acme"]
     assert ana.get("/limits/of/bank?key=bol").count('<td class="main-cell mono">') == 1
+
+
+def test_the_bar_of_slots_and_its_words_say_what_is_free(ana, db):
+    db.call("set_limit", name="gpu", slots=4)
+    for _ in range(3):
+        db.enqueue("ocr", uses=Jsonb([{"limit": "gpu"}]))
+    db.claims(3)
+
+    for path, words in (("/limits", "1 of 4 slots free"), ("/limits/of/gpu", "1 of 4 free")):
+        text = ana.get(path)
+        assert f'aria-label="Slots: {words}"' in text
+        assert 'class="meter-level" width="25.0"' in text
+
+
+def test_how_many_jobs_of_a_lane_run_at_once_is_shown_and_set(ana, site, db):
+    ana.post("/new-lane", name="mail", max_running="5", max_wait="5m", fair="1")
+    db.enqueue_many("ocr", [{}] * 7, lane="mail")
+    db.worker("a", lanes=["mail"], tasks=["ocr"])
+    assert len(db.claims(3, lanes=["mail"])) == 3
+    text = ana.get("/lanes/mail")
+    assert "3 of 5 running" in text
+    assert "of at most 5" in text
+    assert "At most 5 run at once" in ana.get("/lanes")
+
+    ana.post("/lanes/mail/running", max_running="3")
+    assert "Full: 3 of at most 3 run; 4 jobs are ready" in ana.get("/lanes")
+    assert "obs at once" in ana.post("/lanes/mail/running", 400, max_running="many").text
+    ana.post("/lanes/mail/running", max_running="")
+    assert "as many as workers take" in ana.get("/lanes/mail")
+    ana.post("/lanes/nowhere/running", 404, max_running="3")
+    bound = site.signed_in("bo", "operator", "acme")
+    bound.post("/lanes/mail/running", 403, max_running="3")
+    ana.post("/lanes/mail/running", max_running="2")
+    # Not how many jobs of others run.
+    assert "at most 2, of all tenants" in bound.get("/lanes/mail")
 
 
 def test_a_lane_says_why_and_is_set(ana, db):

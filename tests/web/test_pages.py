@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import json
 import re
 
@@ -176,8 +177,6 @@ def test_a_dead_letter_is_requeued_with_an_edited_payload(ana, db):
 def test_requeue_without_an_edit_keeps_the_payload_as_it_is(ana, db):
     job = db.dead_letter("charge", {"amount": 1.10, "text": "a\nb"})
     text = re.search(r"<textarea[^>]*>(.*?)</textarea>", ana.get(f"/jobs/{job}/requeue"), re.DOTALL)[1]
-    import html
-
     ana.post(f"/jobs/{job}/requeue", payload=html.unescape(text))
     assert db.run("select * from onceward.payload_edits") == []
 

@@ -145,6 +145,16 @@ def running_jobs(limit: int) -> Call[list[JobInfo]]:
     )
 
 
+def max_payload_bytes(lane: str) -> Call[int]:
+    """How large a payload may be in this lane.  Counts nothing."""
+    return Call(
+        "select max_payload_bytes from onceward.lanes where name = %(lane)s::text",
+        {"lane": lane},
+        scalar,
+        repeatable=True,
+    )
+
+
 def lane_names() -> Call[list[str]]:
     """Without the counts, which look at every live job."""
     return Call(

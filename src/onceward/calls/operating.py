@@ -45,16 +45,19 @@ def add_lane(
     max_result_bytes: int | None = None,
     fair: bool | None = None,
     max_wait: timedelta | None = None,
+    max_running: int | None = None,
 ) -> Call[bool]:
-    """`max_wait` of nothing means that low priorities may wait for ever."""
+    """`max_wait` of nothing means that low priorities may wait for ever; `max_running` of 0, that any number may run."""
     return Call(
-        "select onceward.add_lane(%(name)s::text, %(payload)s::int, %(result)s::int, %(fair)s::boolean, %(wait)s::interval)",
+        "select onceward.add_lane(%(name)s::text, %(payload)s::int, %(result)s::int, %(fair)s::boolean, %(wait)s::interval, "
+        "%(running)s::int)",
         {
             "name": name,
             "payload": max_payload_bytes,
             "result": max_result_bytes,
             "fair": fair,
             "wait": max_wait,
+            "running": max_running,
         },
         scalar,
         repeatable=True,

@@ -96,7 +96,8 @@ def attempts(job_id: UUID) -> Call[list[AttemptInfo]]:
 def lanes() -> Call[list[LaneInfo]]:
     return Call(
         "select name, paused, paused_at, paused_by, pause_reason, ready, running, scheduled, blocked, dead_letter, "
-        "oldest_ready_at, max_payload_bytes, max_result_bytes, created_at, fair, max_wait, audit from onceward.lanes order by name",
+        "oldest_ready_at, max_payload_bytes, max_result_bytes, created_at, fair, max_wait, audit, max_running "
+        "from onceward.lanes order by name",
         {},
         rows_of(LaneInfo),
         repeatable=True,
@@ -201,10 +202,10 @@ def lanes_of_tenant(tenant: str) -> Call[list[LaneInfo]]:
         "count(*) filter (where j.state = 'ready'), count(*) filter (where j.state = 'running'), "
         "count(*) filter (where j.state = 'scheduled'), count(*) filter (where j.state = 'blocked'), "
         "count(*) filter (where j.state = 'dead_letter'), min(j.run_at) filter (where j.state = 'ready'), "
-        "l.max_payload_bytes, l.max_result_bytes, l.created_at, l.fair, l.max_wait, l.audit "
+        "l.max_payload_bytes, l.max_result_bytes, l.created_at, l.fair, l.max_wait, l.audit, l.max_running "
         "from onceward.lanes as l left join onceward.jobs as j on j.lane = l.name and j.tenant = %(tenant)s::text "
         "and j.state in ('ready', 'running', 'scheduled', 'blocked', 'dead_letter') "
-        "group by 1, 2, 3, 4, 5, 12, 13, 14, 15, 16, 17 order by l.name",
+        "group by 1, 2, 3, 4, 5, 12, 13, 14, 15, 16, 17, 18 order by l.name",
         {"tenant": tenant},
         rows_of(LaneInfo),
         repeatable=True,

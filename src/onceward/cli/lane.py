@@ -10,7 +10,7 @@ from onceward import calls
 from onceward.cli import output, values
 from onceward.cli.explain import explain_lane
 from onceward.cli.framework import AsJson, Noun
-from onceward.cli.lane_set import bounds, set_, share
+from onceward.cli.lane_set import MaxRunning, bounds, set_, share
 from onceward.cli.output import Column
 from onceward.cli.session import session_of
 
@@ -34,6 +34,7 @@ def list_(ctx: typer.Context, as_json: AsJson = False) -> None:
             Column("STATUS"),
             Column("READY", right=True),
             Column("RUNNING", right=True),
+            Column("AT MOST", right=True, optional=True),
             Column("SCHEDULED", right=True),
             Column("BLOCKED", right=True),
             Column("DEAD", right=True),
@@ -48,6 +49,7 @@ def list_(ctx: typer.Context, as_json: AsJson = False) -> None:
                 output.styled("paused" if lane.paused else "open"),
                 lane.ready,
                 lane.running,
+                "-" if lane.max_running is None else lane.max_running,
                 lane.scheduled,
                 lane.blocked,
                 lane.dead_letter,
@@ -75,6 +77,7 @@ def add(
     max_result: Annotated[
         str | None, typer.Option(metavar="SIZE", help="Largest result, as 512KiB or 1MiB. New lanes: 256KiB.")
     ] = None,
+    max_running: MaxRunning = None,
 ) -> None:
     """Create a lane, or change the caps of one."""
     changed = session_of(ctx).run(
@@ -82,6 +85,7 @@ def add(
             name,
             max_payload_bytes=values.size("--max-payload", max_payload),
             max_result_bytes=values.size("--max-result", max_result),
+            max_running=max_running,
         )
     )
     output.note(f'lane "{name}" is set up' if changed else f'lane "{name}" exists already; nothing changed')

@@ -1,4 +1,4 @@
-"""`onceward lane set`, `share` and `bounds`: whose turn it is in a lane, and how much may wait there."""
+"""`onceward lane set`, `share` and `bounds`: whose turn it is in a lane, how much runs at once, and how much may wait."""
 
 from __future__ import annotations
 
@@ -16,6 +16,10 @@ from onceward.cli.values import UsageProblem
 from onceward.model_limits import BoundInfo, BoundOver
 
 Name = Annotated[str, typer.Argument(metavar="NAME", help="Name of the lane.", show_default=False)]
+MaxRunning = Annotated[
+    int | None,
+    typer.Option(metavar="N", help="Jobs that run at once, over all workers; 0: any number."),
+]
 Whose = Annotated[
     str,
     typer.Option(
@@ -38,6 +42,7 @@ def set_(
             metavar="DURATION", help="How long a job may be passed over for higher priorities; 0s: for ever."
         ),
     ] = None,
+    max_running: MaxRunning = None,
     max_depth: Annotated[int | None, typer.Option(metavar="N", help="Bound: ready jobs.")] = None,
     max_age: Annotated[
         str | None, typer.Option(metavar="DURATION", help="Bound: age of the oldest ready job.")
@@ -52,7 +57,7 @@ def set_(
     whose: Whose = "",
     no_bound: Annotated[bool, typer.Option("--no-bound", help="Remove the bound.")] = False,
 ) -> None:
-    """Say whose turn it is in a lane, and how much may wait there."""
+    """Say whose turn it is in a lane, how much of it runs at once, and how much may wait."""
     session = session_of(ctx)
     wait = values.duration("--max-wait", max_wait)
     age = values.duration("--max-age", max_age, zero=False)
@@ -61,12 +66,13 @@ def set_(
     bounded = max_depth is not None or age is not None or size is not None
     if bounded and no_bound:
         raise UsageProblem("--no-bound cannot be given with a bound")
-    if not bounded and not no_bound and fair is None and wait is None:
+    is_rule = fair is not None or wait is not None or max_running is not None
+    if not bounded and not no_bound and not is_rule:
         raise UsageProblem("nothing to set", hint='See "onceward lane set --help".')
     # An unknown lane is a slip here, and not a lane to be made.
     session.explain_empty(lane=name)
-    if fair is not None or wait is not None:
-        session.run(calls.add_lane(name, fair=fair, max_wait=wait))
+    if is_rule:
+        session.run(calls.add_lane(name, fair=fair, max_wait=wait, max_running=max_running))
     if bounded:
         session.run(
             calls.set_bound(

@@ -41,6 +41,7 @@ STATE_STYLES = {
     "paused": "bold yellow",
     "open": "green",
     "lane_paused": "bold yellow",
+    "lane_full": "yellow",
     "no_worker": "bold red",
     "no_worker_for_task": "bold red",
     "busy": "yellow",

@@ -765,7 +765,9 @@ create table onceward.lane_private (
   max_wait interval default '00:05:00'::interval,
   bounded boolean not null default false,
   audit text not null default 'ends'::text,
+  max_running integer,
   constraint lane_audit_known CHECK ((audit = ANY (ARRAY['ends'::text, 'all'::text]))),
+  constraint lane_cap_is_positive CHECK ((max_running > 0)),
   constraint lane_caps_positive CHECK (((max_payload_bytes > 0) AND (max_result_bytes > 0))),
   constraint lane_name_form CHECK ((name ~ '^[A-Za-z0-9_.:-]{1,100}$'::text)),
   constraint lane_private_pkey PRIMARY KEY (name)
@@ -1912,7 +1914,8 @@ create view onceward.lanes with (security_invoker=true) as
     l.created_at,
     l.fair,
     l.max_wait,
-    l.audit
+    l.audit,
+    l.max_running
    FROM onceward.lane_private l
      LEFT JOIN ( SELECT j.lane,
             count(*) FILTER (WHERE j.state = 'ready'::text) AS ready,
@@ -2315,7 +2318,7 @@ create function onceward.add_channel(p_name text, p_kind text, p_target jsonb, p
   returns boolean language plpgsql volatile security definer set search_path=pg_catalog, pg_temp;
 create function onceward.add_dependencies(p_job_ids uuid[], p_after uuid[])
   returns void language plpgsql volatile set search_path=pg_catalog, pg_temp;
-create function onceward.add_lane(p_name text, p_max_payload_bytes integer DEFAULT NULL::integer, p_max_result_bytes integer DEFAULT NULL::integer, p_fair boolean DEFAULT NULL::boolean, p_max_wait interval DEFAULT NULL::interval)
+create function onceward.add_lane(p_name text, p_max_payload_bytes integer DEFAULT NULL::integer, p_max_result_bytes integer DEFAULT NULL::integer, p_fair boolean DEFAULT NULL::boolean, p_max_wait interval DEFAULT NULL::interval, p_max_running integer DEFAULT NULL::integer)
   returns boolean language plpgsql volatile security definer set search_path=pg_catalog, pg_temp;
 create function onceward.add_monitor(p_name text, p_function regprocedure, p_every interval DEFAULT '00:01:00'::interval, p_thresholds jsonb DEFAULT '[]'::jsonb, p_severity text DEFAULT 'warning'::text, p_hold_for interval DEFAULT '00:00:00'::interval, p_clear_after interval DEFAULT '00:00:00'::interval, p_remind_every interval DEFAULT '04:00:00'::interval, p_timeout interval DEFAULT '00:00:30'::interval, p_description text DEFAULT NULL::text)
   returns text language plpgsql volatile set search_path=pg_catalog, pg_temp;
@@ -2745,8 +2748,14 @@ create function onceward.key_expiry(p_window text)
   returns timestamp with time zone language plpgsql stable set search_path=pg_catalog, pg_temp;
 create function onceward.lane_busy(p_lane text)
   returns TABLE(workers integer, slots bigint, running bigint, tasks jsonb) language plpgsql stable set search_path=pg_catalog, pg_temp;
+create function onceward.lane_full(p_lane text)
+  returns integer language sql stable set search_path=pg_catalog, pg_temp;
 create function onceward.lane_knows(p_lane text, p_task text)
   returns boolean language sql stable set search_path=pg_catalog, pg_temp;
+create function onceward.lane_room(p_lane text, p_most integer)
+  returns integer language plpgsql volatile set search_path=pg_catalog, pg_temp;
+create function onceward.lane_running(p_lane text, p_most integer)
+  returns integer language plpgsql stable set enable_bitmapscan=off set enable_seqscan=off set enable_sort=off set jit=off set plan_cache_mode=force_generic_plan set search_path=pg_catalog, pg_temp;
 create function onceward.lane_settings(p_lane onceward.lane_private)
   returns jsonb language sql immutable set search_path=pg_catalog, pg_temp;
 create function onceward.lease_lost(p_job_id uuid, p_epoch bigint)
@@ -3143,7 +3152,7 @@ create function onceward.verify_dependencies(p_job_ids uuid[], OUT seen integer,
   returns record language plpgsql volatile set enable_hashjoin=off set enable_mergejoin=off set enable_seqscan=off set jit=off set search_path=pg_catalog, pg_temp;
 create function onceward.wait_event(p_job_id uuid, p_epoch bigint, p_step text, p_event text, p_timeout interval DEFAULT NULL::interval, p_seq integer DEFAULT 0, p_version text DEFAULT NULL::text)
   returns timestamp with time zone language plpgsql volatile security definer set lock_timeout=2s set search_path=pg_catalog, pg_temp;
-create function onceward.wake(p_lanes text[])
+create function onceward.wake(p_lanes text[], p_why text DEFAULT ''::text)
   returns void language sql volatile set search_path=pg_catalog, pg_temp;
 create function onceward.why_audit_stays(p_before date, p_held text[])
   returns TABLE(why text, hint text) language plpgsql stable set TimeZone=UTC set search_path=pg_catalog, pg_temp;
@@ -3154,6 +3163,8 @@ create function onceward.why_dead_letter(p_job onceward.job_private)
 create function onceward.why_ended(p_job onceward.archive_private)
   returns TABLE(reason text, sentence text, detail jsonb, until timestamp with time zone, next_step text) language sql stable set search_path=pg_catalog, pg_temp;
 create function onceward.why_expired(p_job onceward.job_private)
+  returns TABLE(reason text, sentence text, detail jsonb, until timestamp with time zone, next_step text) language sql stable set search_path=pg_catalog, pg_temp;
+create function onceward.why_lane_full(p_job onceward.job_private)
   returns TABLE(reason text, sentence text, detail jsonb, until timestamp with time zone, next_step text) language sql stable set search_path=pg_catalog, pg_temp;
 create function onceward.why_lane_paused(p_job onceward.job_private)
   returns TABLE(reason text, sentence text, detail jsonb, until timestamp with time zone, next_step text) language sql stable set search_path=pg_catalog, pg_temp;
@@ -3207,7 +3218,7 @@ grant execute on function onceward.actor() to onceward_operator;
 grant execute on function onceward.actor() to onceward_producer;
 grant execute on function onceward.actor() to onceward_worker;
 grant execute on function onceward.add_channel(text,text,jsonb,text,text) to onceward_operator;
-grant execute on function onceward.add_lane(text,integer,integer,boolean,interval) to onceward_operator;
+grant execute on function onceward.add_lane(text,integer,integer,boolean,interval,integer) to onceward_operator;
 grant execute on function onceward.add_operator(text,text,text) to onceward_operator;
 grant execute on function onceward.add_schedule(text,text,text,text,jsonb,text,integer,integer,jsonb,interval,interval,text,integer,interval,text,interval,text,jsonb) to onceward_operator;
 grant execute on function onceward.add_schedule(text,text,text,text,jsonb,text,integer,integer,jsonb,interval,interval,text,integer,interval,text,interval,text,jsonb) to onceward_producer;

@@ -97,10 +97,16 @@ def _storable(fields: dict[str, list[str]], files: Mapping[str, Upload] | None =
 async def _bounded(request: Request, most: int) -> AsyncGenerator[bytes, None]:
     """The body, as it comes in.  Raises TooLarge."""
     size = 0
+    said = request.headers.get("content-length", "")
     async for chunk in request.stream():
         size += len(chunk)
         if size > most:
-            raise TooLarge(f"a form may have {most // 1024} KiB")
+            whole = f"{int(said) // 1024:,} KiB" if said.isascii() and said.isdigit() else "more"
+            raise TooLarge(
+                f"a form may have {most // 1024:,} KiB, and this one has {whole}",
+                detail="Nothing was changed.",
+                hint="Go back: the browser still has what you have typed. Make it smaller, and send it again.",
+            )
         yield chunk
 
 

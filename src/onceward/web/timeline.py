@@ -7,11 +7,14 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from onceward.model import AttemptInfo, JobInfo, StepInfo
+from onceward.model_audit import AuditEntry
 
 WIDTH = 1000
 # Whatever is shorter is still seen.
 LEAST = 5
 MOST_STEPS = 60
+# After an attempt that ended so, the job runs again only when somebody requeues it.
+LAST = frozenset({"dead_letter", "cancelled"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +32,31 @@ class Bar:
     detail: str = ""
 
 
+@dataclass(frozen=True, slots=True)
+class Run:
+    """The attempts from one requeue to the next; each run numbers them from 1."""
+
+    number: int
+    # Of the requeue, when it is known; the first run has none.
+    since: datetime | None
+    by: str | None
+    attempts: list[AttemptInfo]
+
+
+def runs(attempts: Sequence[AttemptInfo], requeued: Sequence[AuditEntry]) -> list[Run]:
+    """Attempts by run.  The audit log, as far as it is kept, tells who began each; else the end of the one before."""
+    found: list[Run] = []
+    last: AttemptInfo | None = None
+    for attempt in attempts:
+        between = [entry for entry in requeued if last and last.started_at <= entry.at <= attempt.started_at]
+        if last is None or between or last.outcome in LAST:
+            entry = between[-1] if between else None
+            found.append(Run(len(found) + 1, entry.at if entry else None, entry.actor if entry else None, []))
+        found[-1].attempts.append(attempt)
+        last = attempt
+    return found
+
+
 def end_of(job: JobInfo, attempts: Sequence[AttemptInfo], now: datetime) -> datetime:
     """When the story ends: a dead letter's with its last attempt, a live job's now."""
     if job.state == "dead_letter" and attempts:
@@ -36,9 +64,9 @@ def end_of(job: JobInfo, attempts: Sequence[AttemptInfo], now: datetime) -> date
     return job.finished_at or now
 
 
-def bars(
-    job: JobInfo, attempts: Sequence[AttemptInfo], steps: Sequence[StepInfo], now: datetime
-) -> list[Bar]:
+def bars(job: JobInfo, runs: Sequence[Run], steps: Sequence[StepInfo], now: datetime) -> list[Bar]:
+    attempts = [attempt for run in runs for attempt in run.attempts]
+    run_of = {attempt.epoch: run.number for run in runs for attempt in run.attempts}
     begin = job.created_at
     end = max([end_of(job, attempts, now), *(attempt.ended_at or now for attempt in attempts)])
     whole = max((end - begin).total_seconds(), 0.001)
@@ -63,7 +91,7 @@ def bars(
         error = ": ".join(part for part in (attempt.error_type, attempt.message) if part)
         found.append(
             bar(
-                f"Attempt {attempt.attempt}",
+                f"Attempt {attempt.attempt}" + (f", run {run_of[attempt.epoch]}" if len(runs) > 1 else ""),
                 "attempt",
                 attempt.outcome,
                 attempt.started_at,

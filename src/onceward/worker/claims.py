@@ -39,6 +39,8 @@ class Claims:
         # When a limit has room again, and how soon a job that uses limits has to begin.
         self._room_at: float | None = None
         self._start_in = math.inf
+        # Lanes whose cap gave nothing to the last claim.
+        self._full: set[str] = set()
         self._swept_at = 0.0
         self._sweep_took = 0.0
         self._rate = 0.0
@@ -104,6 +106,10 @@ class Claims:
             for lane, line in self._turns.items()
         }
 
+    def is_full(self, lane: str) -> bool:
+        """Whether as many jobs as may run at once were running somewhere at the last look."""
+        return lane in self._full
+
     def look_back(self) -> None:
         """Jobs have returned to a place below the floors: look from the beginning with the next claim, if that is cheap."""
         self._swept_at = min(self._swept_at, time.monotonic() - SWEEP_SECONDS)
@@ -117,6 +123,7 @@ class Claims:
             self._turns, self._line_floors = {}, {}
         if asked:
             self._room_at, self._start_in = None, math.inf
+            self._full.clear()
         seen: dict[str, dict[int, int]] = {}
         claimed = 0
         for row in rows:
@@ -153,6 +160,8 @@ class Claims:
     def _learn_turn(self, row: Sequence[Any], now: float) -> None:
         self._turns[row[5]] = row[14]
         told = json.loads(row[4])
+        if "full" in told:
+            self._full.add(row[5])
         if "next_in" in told:
             moment = now + max(SHORTEST, float(told["next_in"]))
             self._room_at = moment if self._room_at is None else min(self._room_at, moment)

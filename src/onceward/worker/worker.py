@@ -172,9 +172,12 @@ class Worker:
         self._wake.set()
 
     def _notified(self, said: str) -> None:
-        """A lane, and maybe ` returned` behind it: see onceward.wake and onceward.call_back."""
+        """A lane, and maybe ` returned` or ` opened` behind it: see onceward.wake and onceward.call_back."""
         lane, _, what = said.partition(" ")
         if lane in self._lanes:
+            if not what and self._claims.is_full(lane):
+                # What is enqueued there changes nothing until a place is free, which the next poll finds.
+                return
             if what == "returned":
                 self._claims.look_back()
             self._exchanges.noticed = True

@@ -19,6 +19,19 @@ def test_lanes_show_what_waits_in_them(db, everything):
     assert everything.post("/lanes/nowhere/pause", status=404)["code"] == "OW002"
 
 
+def test_a_lane_is_made_and_changed(db, everything, program):
+    assert everything.put("/lanes/mail", {"max_running": 5, "fair": False}) == {"changed": True}
+    assert everything.put("/lanes/mail", {"max_wait": 60}) == {"changed": True}
+    mail = next(lane for lane in everything.get("/lanes")["lanes"] if lane["name"] == "mail")
+    assert (mail["max_running"], mail["running"], mail["fair"], mail["max_wait"]) == (5, 0, False, 60.0)
+    assert everything.put("/lanes/mail", {}) == {"changed": False}
+    everything.put("/lanes/mail", {"max_running": 0})
+    assert db.value("select max_running from onceward.lanes where name = 'mail'") is None
+    for wrong in ({"max_running": -1}, {"max_running": "5"}, {"max_payload_bytes": 3}, {"cap": 5}):
+        everything.put("/lanes/mail", wrong, 422)
+    assert program("operate", tenant="acme").put("/lanes/mail", {"max_running": 1}, 403)["code"] == "shared"
+
+
 def test_a_schedule_is_added_changed_paused_run_and_dropped(db, everything):
     sent = {
         "task": "report",

@@ -6,7 +6,8 @@ create or replace function onceward.lane_settings(p_lane onceward.lane_private)
   set search_path = pg_catalog, pg_temp
 as $$
   select jsonb_build_object('max_payload_bytes', p_lane.max_payload_bytes, 'max_result_bytes', p_lane.max_result_bytes,
-                            'fair', p_lane.fair, 'max_wait', p_lane.max_wait, 'audit', p_lane.audit)
+                            'fair', p_lane.fair, 'max_wait', p_lane.max_wait, 'audit', p_lane.audit,
+                            'max_running', p_lane.max_running)
 $$;
 
 -- What the audit log tells of a schedule.  Of its payload only the hash: whether it was changed, not what it is.

@@ -164,21 +164,27 @@ create or replace function onceward.claim_lanes(p_worker_id uuid, p_lanes text[]
 as $$
 declare
   v_left  integer := p_max;
+  v_most  integer;
   v_turns jsonb;
   v_lane  record;
   v_job   onceward.job_private;
 begin
   for v_lane in
-    select l.name, onceward.now() - p.max_wait as overdue, p.audit = 'all' as audited
+    select l.name, onceward.now() - p.max_wait as overdue, p.audit = 'all' as audited, p.max_running
       from unnest(p_lanes) with ordinality as l (name, i)
       join onceward.lane_private as p on p.name = l.name and p.paused_at is null
      order by l.i
   loop
     exit when v_left <= 0;
+    v_most := v_left;
+    if v_lane.max_running is not null then
+      v_most := coalesce(onceward.lane_room(v_lane.name, v_left), 0);
+      continue when v_most <= 0;
+    end if;
     if v_lane.audited or onceward.has_lines(v_lane.name) then
       v_turns := coalesce(v_turns, (select coalesce(w.turns, '{}') from onceward.worker_private as w where w.id = p_worker_id));
       for v_job in
-        select * from onceward.claim_turns(v_lane.audited, p_worker_id, v_lane.name, v_left, v_left, null,
+        select * from onceward.claim_turns(v_lane.audited, p_worker_id, v_lane.name, v_most, v_most, null,
                                            jsonb_build_object('after', v_turns -> v_lane.name), v_lane.overdue)
       loop
         if v_job.state = 'line' then
@@ -190,7 +196,7 @@ begin
       end loop;
     else
       for v_job in
-        select * from onceward.claim_lane(p_worker_id, v_lane.name, '', v_left, null, v_lane.overdue)
+        select * from onceward.claim_lane(p_worker_id, v_lane.name, '', v_most, null, v_lane.overdue)
       loop
         v_left := v_left - 1;
         return next v_job;

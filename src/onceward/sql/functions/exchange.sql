@@ -3,7 +3,9 @@
 -- (outcome `lost`), and one row `expired` when the worker's own lease is over and it may claim nothing.
 -- For a lane that has lines (see lines.sql) there is a row `lines`: the line of the last turn, which the worker hands in
 -- with p_lines next time, and in payload when to look again.  Lines are looked for when the lane is looked at from the
--- beginning, and when the worker knows of some.  p_start: how many jobs can begin at once, as those with limits have to.
+-- beginning, and when the worker knows of some.  p_start: how many jobs can begin at once, as those with limits have to, and
+-- those of a lane with a cap, whose places must not wait in a worker's hand.  When such a lane gives nothing there is a row
+-- `lines`, too: its payload says that the lane is full ({"full": true}), or when to look again because another worker was there.
 create or replace function onceward.exchange(
   p_worker_id uuid,
   p_job_ids   uuid[] default '{}',
@@ -29,8 +31,8 @@ create or replace function onceward.exchange(
 as $$
 declare
   v_count integer := 0;
-  v_left  integer := p_max;
   v_got   integer;
+  v_most  integer;
   v_lane  record;
 begin
   if cardinality(p_job_ids) > 0 then
@@ -42,26 +44,35 @@ begin
 
   if p_max > 0 then
     if not onceward.worker_is_live(p_worker_id) then
-      return query
-        select 'expired'::text, null::uuid, null::bigint, null::text, null::jsonb, null::text, null::smallint,
-               null::bigint, null::integer, null::integer, null::text, null::interval,
-               null::jsonb, null::text, null::text;
+      outcome := 'expired';
+      return next;
       return;
     end if;
     for v_lane in
       select l.name, least(p_limits[l.i], p_max) as most, p_floors -> l.name as floors, onceward.now() - p.max_wait as overdue,
-             p.audit = 'all' as audited
+             p.audit = 'all' as audited, p.max_running
         from unnest(p_lanes) with ordinality as l (name, i)
         join onceward.lane_private as p on p.name = l.name and p.paused_at is null
        order by l.i
     loop
-      exit when v_left <= 0;
-      continue when v_lane.most <= 0;
+      exit when v_count >= p_max;
+      v_most := least(p_max - v_count, v_lane.most, case when v_lane.max_running is not null then coalesce(p_start, p_max) - v_count end);
+      continue when v_most <= 0;
+      if v_lane.max_running is not null then
+        v_most := onceward.lane_room(v_lane.name, v_most);
+        if v_most is null or v_most <= 0 then
+          select 'lines', v_lane.name, coalesce(p_lines -> v_lane.name ->> 'after', ''),
+                 case when v_most is null then '{"next_in": 0.05}' else '{"full": true}' end::jsonb
+            into outcome, lane, line, payload;
+          return next;
+          continue;
+        end if;
+      end if;
       if v_lane.audited or ((v_lane.floors is null or p_lines ? v_lane.name) and onceward.has_lines(v_lane.name)) then
         return query
           select case j.state when 'line' then 'lines' else 'claimed' end, j.id, j.epoch, j.task, j.payload, j.lane, j.priority,
                  j.ready_seq, j.attempt, j.max_attempts, j.tenant, j.timeout, j.headers, j.key, j.line
-            from onceward.claim_turns(v_lane.audited, p_worker_id, v_lane.name, least(v_left, v_lane.most),
+            from onceward.claim_turns(v_lane.audited, p_worker_id, v_lane.name, v_most,
                                       coalesce(p_start, p_max) - v_count, v_lane.floors, p_lines -> v_lane.name,
                                       v_lane.overdue) as j;
         get diagnostics v_got = row_count;
@@ -70,10 +81,9 @@ begin
         return query
           select 'claimed'::text, j.id, j.epoch, j.task, j.payload, j.lane, j.priority, j.ready_seq, j.attempt,
                  j.max_attempts, j.tenant, j.timeout, j.headers, j.key, j.line
-            from onceward.claim_lane(p_worker_id, v_lane.name, '', least(v_left, v_lane.most), v_lane.floors, v_lane.overdue) as j;
+            from onceward.claim_lane(p_worker_id, v_lane.name, '', v_most, v_lane.floors, v_lane.overdue) as j;
         get diagnostics v_got = row_count;
       end if;
-      v_left := v_left - v_got;
       v_count := v_count + v_got;
     end loop;
   end if;

@@ -59,6 +59,7 @@ begin
   return query select r.* from onceward.why_lane_paused(p_job) as r;
   return query select r.* from onceward.why_no_worker(p_job) as r;
   return query select r.* from onceward.why_no_worker_for_task(p_job) as r;
+  return query select r.* from onceward.why_lane_full(p_job) as r;
   return query select r.* from onceward.why_waits_for_limit(p_job) as r;
   -- Everything is there, and others come first.
   return query select r.* from onceward.why_turn(p_job) as r;

@@ -12,6 +12,7 @@ declare
   v_busy  record;
   v_lines record;
   v_place text;
+  v_full  boolean := onceward.lane_full(p_job.lane) is not null;
 begin
   if p_job.state <> 'ready'
      or exists (select from onceward.lane_private as l where l.name = p_job.lane and l.paused_at is not null)
@@ -19,8 +20,8 @@ begin
     return;
   end if;
   v_ahead := onceward.ahead_of(p_job, c_most + 1);
-  if v_ahead = 0 and exists (select from onceward.stops_of_line(p_job.lane, p_job.line)) then
-    -- It waits for a limit, and for nobody.
+  if v_ahead = 0 and (v_full or exists (select from onceward.stops_of_line(p_job.lane, p_job.line))) then
+    -- It waits for a place or a limit, and for nobody ahead of it.
     return;
   end if;
   select * into v_busy from onceward.lane_busy(p_job.lane) as b;
@@ -41,7 +42,7 @@ begin
     'workers', v_busy.workers, 'slots', v_busy.slots, 'running', v_busy.running, 'busy_with', v_busy.tasks,
     'other_lines', v_lines.lines, 'other_tenants', v_lines.tenants,
     'share', coalesce((select s.share from onceward.share_private as s where s.lane = p_job.lane and s.tenant = p_job.tenant), 1));
-  next_step := case when v_busy.running < v_busy.slots then null
+  next_step := case when v_full or v_busy.running < v_busy.slots then null
                     when v_lines.tenants > 0 then format('Start more workers of the lane, or give the tenant more turns: "onceward lane share %s".', p_job.lane)
                     else 'Start more workers of the lane, or give the job a higher priority.' end;
   return next;
@@ -130,7 +131,7 @@ begin
 end;
 $$;
 comment on function onceward.explain_lane(text) is
-  'One line per lane: paused and by whom, not served, waiting for a task that no worker knows, busy and with what, or idle.  Counts are of the jobs that the caller may see.';
+  'One line per lane: paused and by whom, not served, waiting for a task that no worker knows, full, busy and with what, or idle.  Counts are of the jobs that the caller may see.';
 
 -- The one line, from the look of it: what is ready (the first two thousand), who works, what comes next.
 create or replace function onceward.reason_of_lane(p_lane onceward.lane_private)
@@ -155,7 +156,7 @@ begin
   detail := jsonb_build_object('ready', v_look.ready, 'oldest_at', v_look.oldest_at, 'next_run_at', v_look.next_at,
     'workers', v_busy.workers, 'slots', v_busy.slots, 'running', v_busy.running, 'busy_with', v_busy.tasks,
     'unknown_tasks', v_look.unknown, 'lines', v_stop.lines, 'lines_without_room', v_stop.stopped, 'limits', v_stop.limits,
-    'pressure', v_full);
+    'pressure', v_full, 'max_running', p_lane.max_running);
 
   if p_lane.paused_at is not null then
     reason := 'lane_paused';
@@ -170,6 +171,10 @@ begin
     reason := 'no_worker_for_task';
     sentence := format('No live worker of the lane knows task "%s"; %s.', array_to_string(v_look.unknown, '", "'), v_ready);
     next_step := 'Deploy a worker with the task, or see "onceward job explain" of one of them.';
+  elsif v_look.ready > 0 and onceward.lane_full(p_lane.name) is not null then
+    reason := 'lane_full';
+    sentence := format('Full: %s of at most %s run; %s.', onceward.lane_running(p_lane.name, 100000), p_lane.max_running, v_ready);
+    next_step := format('If they wait too long, raise the cap with "onceward lane set %s --max-running".', p_lane.name);
   elsif v_look.ready > 0 and v_stop.stopped > 0 and v_stop.stopped = v_stop.lines then
     reason := 'waits_for_limit';
     sentence := format('%s%s, and all of it waits for %s%s.', upper(left(v_ready, 1)), substr(v_ready, 2), v_stop.told,

@@ -1,4 +1,4 @@
--- Explain, what a lane lacks: its switch is off, nobody serves it, nobody knows the task.
+-- Explain, what a lane lacks: its switch is off, it is full, nobody serves it, nobody knows the task.
 
 create or replace function onceward.why_lane_paused(p_job onceward.job_private)
   returns table (reason text, sentence text, detail jsonb, until timestamptz, next_step text)
@@ -13,6 +13,34 @@ as $$
          format('Open it with "onceward lane resume %s".', l.name)
     from onceward.lane_private as l
    where l.name = p_job.lane and l.paused_at is not null
+$$;
+
+-- As many run as may run at once; null when the lane has no cap, or has room.  Of the jobs of others, only how many.
+create or replace function onceward.lane_full(p_lane text)
+  returns integer
+  language sql stable
+  set search_path = pg_catalog, pg_temp
+as $$
+  select l.max_running
+    from onceward.lane_private as l
+   where l.name = p_lane and l.max_running is not null and onceward.lane_running(l.name, l.max_running) >= l.max_running
+$$;
+
+create or replace function onceward.why_lane_full(p_job onceward.job_private)
+  returns table (reason text, sentence text, detail jsonb, until timestamptz, next_step text)
+  language sql stable
+  set search_path = pg_catalog, pg_temp
+as $$
+  select 'lane_full',
+         format('Lane "%s" is full: %s %s, and no more may run at once.', p_job.lane, onceward.counted(r.running, 'job'),
+                case when r.running = 1 then 'runs' else 'run' end),
+         jsonb_build_object('lane', p_job.lane, 'running', r.running, 'max_running', f.most),
+         null::timestamptz,
+         format('Wait until one ends, or raise the cap with "onceward lane set %s --max-running %s".', p_job.lane, r.running + 1)
+    from (select onceward.lane_full(p_job.lane) as most) as f
+    -- More than the cap when it was lowered meanwhile.
+   cross join lateral (select onceward.lane_running(p_job.lane, 100000) as running) as r
+   where p_job.state = 'ready' and f.most is not null
 $$;
 
 create or replace function onceward.why_no_worker(p_job onceward.job_private)

@@ -1,10 +1,11 @@
--- Lanes: where jobs wait, with a pause switch, caps on payload and result, and rules about whose turn it is.
+-- Lanes: where jobs wait, with a pause switch, caps on payloads, results and jobs at once, and rules about whose turn it is.
 create or replace function onceward.add_lane(
   p_name              text,
   p_max_payload_bytes integer default null,
   p_max_result_bytes  integer default null,
   p_fair              boolean default null,
-  p_max_wait          interval default null
+  p_max_wait          interval default null,
+  p_max_running       integer default null
 )
   returns boolean
   language plpgsql security definer
@@ -26,16 +27,20 @@ begin
   if p_max_wait < interval '0' or p_max_wait > interval '1 year' then
     perform onceward.bad_argument('max_wait', p_max_wait::text, 'must be between 0 (never) and 1 year');
   end if;
+  if p_max_running not between 0 and 100000 then
+    perform onceward.bad_argument('max_running', p_max_running::text, 'must be between 0 (no cap) and 100000');
+  end if;
   select * into v_was from onceward.lane_private as l where l.name = p_name for update;
-  insert into onceward.lane_private as l (name, max_payload_bytes, max_result_bytes, fair, max_wait, created_at)
+  insert into onceward.lane_private as l (name, max_payload_bytes, max_result_bytes, fair, max_wait, max_running, created_at)
   values (p_name, coalesce(p_max_payload_bytes, 262144), coalesce(p_max_result_bytes, 262144), coalesce(p_fair, true),
-          nullif(coalesce(p_max_wait, interval '5 minutes'), interval '0'), onceward.now())
+          nullif(coalesce(p_max_wait, interval '5 minutes'), interval '0'), nullif(p_max_running, 0), onceward.now())
       on conflict (name) do update
      set max_payload_bytes = coalesce(p_max_payload_bytes, l.max_payload_bytes),
          max_result_bytes  = coalesce(p_max_result_bytes, l.max_result_bytes),
          fair              = coalesce(p_fair, l.fair),
-         max_wait          = nullif(coalesce(p_max_wait, l.max_wait), interval '0')
-   where num_nonnulls(p_max_payload_bytes, p_max_result_bytes, p_fair, p_max_wait) > 0
+         max_wait          = nullif(coalesce(p_max_wait, l.max_wait), interval '0'),
+         max_running       = nullif(coalesce(p_max_running, l.max_running), 0)
+   where num_nonnulls(p_max_payload_bytes, p_max_result_bytes, p_fair, p_max_wait, p_max_running) > 0
   returning l.* into v_lane;
   if v_lane.name is null then
     return false;
@@ -46,11 +51,14 @@ begin
     perform onceward.audit('lane.changed', p_entity_type => 'lane', p_entity_id => p_name, p_before => c.before, p_after => c.after)
        from onceward.changed_settings(onceward.lane_settings(v_was), onceward.lane_settings(v_lane)) as c;
   end if;
+  if v_was.max_running is not null and (v_lane.max_running is null or v_lane.max_running > v_was.max_running) then
+    perform onceward.wake(array[p_name], ' opened');
+  end if;
   return true;
 end;
 $$;
-comment on function onceward.add_lane(text, integer, integer, boolean, interval) is
-  'Creates a lane, or changes an existing one: caps, whether tenants take turns (p_fair), and how long a job may be passed over for higher priorities (p_max_wait; 0 for ever).  Returns whether anything changed.';
+comment on function onceward.add_lane(text, integer, integer, boolean, interval, integer) is
+  'Creates a lane, or changes an existing one: caps, whether tenants take turns (p_fair), how long a job may be passed over for higher priorities (p_max_wait; 0 for ever), and how many of its jobs run at once over all workers (p_max_running; 0 for any number).  Returns whether anything changed.';
 
 -- What an application declares in code.  Reads first: in the normal case nothing is written or locked.
 create or replace function onceward.declare_lanes(p_names text[])
@@ -157,13 +165,64 @@ end;
 $$;
 comment on function onceward.resume_lane(text) is 'Lets workers claim from a paused lane again.  Returns false when it was not paused.';
 
+-- How many jobs of a lane run, over all workers, counted up to p_most.
+-- By the index of running jobs, which are few, and not by an index of its own that every claim of every lane would pay for.
+-- A plain index scan also marks the entries of jobs that are gone, so that the next one skips them.
+create or replace function onceward.lane_running(p_lane text, p_most integer)
+  returns integer
+  language plpgsql stable
+  set search_path = pg_catalog, pg_temp
+  set enable_seqscan = off
+  set enable_bitmapscan = off
+  set enable_sort = off
+  set plan_cache_mode = force_generic_plan
+  set jit = off
+as $$
+begin
+  return (select count(*)
+            from (select from onceward.job_private as j
+                   where j.state = 'running' and j.worker_id is not null and j.lane = p_lane
+                   order by j.worker_id
+                   limit p_most) as r);
+end;
+$$;
+
+-- For how many of p_most more jobs a lane with a cap has room.  Null: somebody else is claiming there.
+-- The row of the lane is locked until the claim is committed, so that nobody counts in between; and not waited for, because
+-- two workers that take their lanes in different orders would wait for each other.
+-- Volatile, and two statements: at READ COMMITTED each has a snapshot of its own, so that the count sees what the last holder of
+-- the lock has committed.  In one statement, or in a stable function, it would be counted by a snapshot from before the lock.
+create or replace function onceward.lane_room(p_lane text, p_most integer)
+  returns integer
+  language plpgsql volatile
+  set search_path = pg_catalog, pg_temp
+as $$
+declare
+  v_cap integer;
+begin
+  -- A stricter isolation level has one snapshot, which may be older than the lock.
+  if current_setting('transaction_isolation') <> 'read committed' then
+    return 0;
+  end if;
+  select l.max_running into v_cap from onceward.lane_private as l where l.name = p_lane for no key update skip locked;
+  if not found then
+    return null;
+  elsif v_cap is null then
+    -- The cap was removed meanwhile.
+    return p_most;
+  end if;
+  return least(p_most, v_cap - onceward.lane_running(p_lane, v_cap));
+end;
+$$;
+
 -- A hint for sleeping workers, at most one per lane and statement.  Polling is the guarantee.
-create or replace function onceward.wake(p_lanes text[])
+-- p_why ends the message: ' opened' is for workers that know the lane as full, and do not listen to what is enqueued there.
+create or replace function onceward.wake(p_lanes text[], p_why text default '')
   returns void
   language sql volatile
   set search_path = pg_catalog, pg_temp
 as $$
-  select pg_notify('onceward', l.lane)
+  select pg_notify('onceward', l.lane || p_why)
     from (select distinct unnest(p_lanes) as lane) as l
    where exists (select from onceward.worker_private as w
                   where w.asleep_until > onceward.now() and w.retired_at is null and l.lane = any (w.lanes))

@@ -3,7 +3,8 @@ create or replace view onceward.lanes with (security_invoker = true) as
 select l.name, l.paused_at is not null as paused, l.paused_at, l.paused_by, l.pause_reason,
        coalesce(c.ready, 0) as ready, coalesce(c.running, 0) as running, coalesce(c.scheduled, 0) as scheduled,
        coalesce(c.blocked, 0) as blocked, coalesce(c.dead_letter, 0) as dead_letter, c.oldest_ready_at,
-       l.max_payload_bytes, l.max_result_bytes, l.created_at, l.fair, l.max_wait, l.audit
+       l.max_payload_bytes, l.max_result_bytes, l.created_at, l.fair, l.max_wait, l.audit,
+       l.max_running
   from onceward.lane_private as l
   left join (
     select j.lane,

@@ -32,12 +32,12 @@ async def components(request: Request) -> Response:
     return layout.render(
         request, "pages/components.html", shown,
         states=STATES, delivery_states=DELIVERY_STATES, points=points, id=ID, sample=SAMPLE,
-        changed={**SAMPLE, "order": 1043, "paid": False}, bars=timeline.bars(*_story(now), now=now),
+        changed={**SAMPLE, "order": 1043, "paid": False}, bars=_story(now),
         drawn=graph.layout(_workflow(now), ID), moment=now - timedelta(minutes=42), coming=now + timedelta(hours=3),
     )  # fmt: skip
 
 
-def _story(now: datetime) -> tuple[JobInfo, list[AttemptInfo], list[StepInfo]]:
+def _story(now: datetime) -> list[timeline.Bar]:
     t = now - timedelta(seconds=60)
 
     def at(seconds: float) -> datetime:
@@ -58,7 +58,7 @@ def _story(now: datetime) -> tuple[JobInfo, list[AttemptInfo], list[StepInfo]]:
         StepInfo(ID, "charge the card", "default", "send_receipt", "step", "done", 2, 2, 3, at(31), at(45),
                  timedelta(seconds=14), None, None, None, None),
     ]  # fmt: skip
-    return job, attempts, steps
+    return timeline.bars(job, timeline.runs(attempts, []), steps, now)
 
 
 def _workflow(now: datetime) -> list[WorkflowJob]:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from uuid import UUID
 
 from starlette.requests import Request
@@ -12,13 +12,15 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from onceward import calls, jsonsafe
-from onceward.errors import InvalidArgument, UnknownJob, WrongState
+from onceward.app import Onceward
+from onceward.calls import browsing
+from onceward.errors import InvalidArgument, OncewardError, PayloadTooLarge, UnknownJob, WrongState
 from onceward.model import DeliveryInfo, EventInfo, JobInfo, Json, StepInfo
 from onceward.web import graph, jsonview, layout, tables, timeline
 from onceward.web.care import Care, assigning, care_of, people_for
 from onceward.web.context import identity_of, web_of
 from onceward.web.database import Acting
-from onceward.web.forms import read_form
+from onceward.web.forms import MOST_BYTES, read_form
 from onceward.web.layout import Flash
 
 # Of a workflow; more are not drawn.
@@ -53,6 +55,7 @@ class Action:
 
     title: str
     path: str
+    key: str | None = None
     asks: bool = False
     strong: bool = False
 
@@ -61,9 +64,11 @@ def actions(job: JobInfo) -> list[Action]:
     base = f"/jobs/{job.id}"
     found = []
     if job.state in REQUEUED_FROM:
-        found.append(Action("Requeue", f"{base}/requeue", asks=True, strong=job.state == "dead_letter"))
+        # What a delivery sends cannot be changed.
+        title = "Requeue" if job.task == "onceward.deliver" else "Edit and requeue"
+        found.append(Action(title, f"{base}/requeue", "r", asks=True, strong=job.state == "dead_letter"))
     if job.state == "dead_letter":
-        found.append(Action("Resolve", f"{base}/resolve", asks=True))
+        found.append(Action("Resolve", f"{base}/resolve", "e", asks=True))
     if job.state == "scheduled" and job.awaits is None:
         found.append(Action("Run now", f"{base}/run-now", strong=True))
     if job.state in {"scheduled", "ready", "blocked", "running"} and job.cancel_at is None:
@@ -89,11 +94,12 @@ async def show(request: Request) -> Response:
         workers = await db.run(calls.workers())
         audited = await db.run(calls.audit_of(job_id))
     drawn = graph.layout(together[:MOST_JOBS], job.id) if len(together) > 1 else None
+    runs = timeline.runs(attempts, [entry for entry in audited if entry.kind == "job.requeued"])
     return layout.render(
         request, "pages/job.html", shown,
         job=job, attempts=attempts, steps=steps, edits=edits, delivery=delivery, drawn=drawn, why=why,
         too_many=len(together) > MOST_JOBS, audited=audited[-MOST_ENTRIES:], audited_count=len(audited),
-        bars=timeline.bars(job, attempts, steps, shown.now), ended=timeline.end_of(job, attempts, shown.now), actions=actions(job),
+        bars=timeline.bars(job, runs, steps, shown.now), runs=runs, ended=timeline.end_of(job, attempts, shown.now), actions=actions(job),
         care=care, made=made[:MOST_MADE], emitted=emitted[:MOST_MADE], awaited=awaited(steps),
         more_made=len(made) > MOST_MADE, more_emitted=len(emitted) > MOST_MADE,
         worker=next((worker for worker in workers if worker.id == job.worker_id), None),
@@ -167,22 +173,26 @@ async def ask_requeue(request: Request) -> Response:
     async with web_of(request).database.acting(identity_of(request)) as db:
         shown = await layout.frame(db)
         job = await _found(db, job_id_of(request))
-    return _requeue_page(request, shown, job, jsonview.pretty(job.payload))
+        most = await db.run(browsing.max_payload_bytes(job.lane))
+    return _requeue_page(request, shown, Edit(job, jsonview.pretty(job.payload), most))
 
 
-def _requeue_page(
-    request: Request,
-    shown: layout.Frame,
-    job: JobInfo,
-    text: str,
-    *,
-    problem: str | None = None,
-    edited: Json = None,
-) -> Response:
-    return layout.render(
-        request, "pages/job_requeue.html", shown, 400 if problem else 200,
-        job=job, text=text, problem=problem, edited=edited, compared=edited is not None,
-    )  # fmt: skip
+@dataclass(frozen=True, slots=True)
+class Edit:
+    """The payload of a job as it was typed."""
+
+    job: JobInfo
+    text: str
+    # What the lane takes, and how large a form can be sent, in bytes.
+    most: int
+    most_sent: int = MOST_BYTES
+    problem: str | None = None
+    # When it is to be compared with what the job has.
+    payload: Json = None
+
+
+def _requeue_page(request: Request, shown: layout.Frame, edit: Edit, status: int = 200) -> Response:
+    return layout.render(request, "pages/job_requeue.html", shown, status, job=edit.job, edit=edit)
 
 
 async def requeue(request: Request) -> Response:
@@ -191,22 +201,41 @@ async def requeue(request: Request) -> Response:
     async with web.database.acting(who) as db:
         shown = await layout.frame(db)
         job = await _found(db, job_id)
+        most = await db.run(browsing.max_payload_bytes(job.lane))
     text = form.raw("payload")
+    edit = Edit(job, text, most)
     try:
         payload = read_payload(text) if text.strip() else job.payload
         dumped = jsonsafe.dumps(payload)
+        changed = payload != job.payload
+        if changed:
+            check_payload(web.settings.apps, job.task, payload)
     except InvalidArgument as error:
-        return _requeue_page(request, shown, job, text, problem=error.message)
+        return _requeue_page(request, shown, replace(edit, problem=told(error)), 400)
     if form.checked("compare"):
-        return _requeue_page(request, shown, job, text, edited=payload)
-    changed = payload != job.payload
-    async with web.database.acting(who, writes=True) as db:
-        state = await db.run(calls.requeue(job_id, payload=dumped if changed else None))
+        return _requeue_page(request, shown, replace(edit, payload=payload))
+    try:
+        async with web.database.acting(who, writes=True) as db:
+            state = await db.run(calls.requeue(job_id, payload=dumped if changed else None))
+    except PayloadTooLarge as error:
+        return _requeue_page(request, shown, replace(edit, problem=told(error)), 413)
     said = "Requeued with the edited payload" if changed else "Requeued"
     return layout.back(request, f"/jobs/{job_id}", Flash(f"{said}; the job is {state}"))
 
 
-def read_payload(text: str) -> Json:
+def check_payload(apps: Sequence[Onceward], task: str, payload: Mapping[str, Json]) -> None:
+    """As enqueue does, where the task is known here.  Raises InvalidPayload naming each field."""
+    app = next((app for app in apps if task in app.tasks), None)
+    if app is not None:
+        app.tasks[task].dump(payload)
+
+
+def told(error: OncewardError) -> str:
+    """What is wrong, and what would be right."""
+    return ". ".join(part for part in (error.message, error.hint) if part)
+
+
+def read_payload(text: str) -> dict[str, Json]:
     """An object, or InvalidArgument that names line and column."""
     try:
         read = json.loads(text)

@@ -1,4 +1,4 @@
-"""Lanes: what waits in each and why, whose turn it is, how much may wait, and the pause switch."""
+"""Lanes: what waits in each and why, whose turn it is, how much runs at once and may wait, and the pause switch."""
 
 from __future__ import annotations
 
@@ -135,6 +135,7 @@ class Draft:
     max_payload: str = "256KiB"
     max_result: str = "256KiB"
     max_wait: str = "5m"
+    max_running: str = ""
     fair: str = "1"
 
     @staticmethod
@@ -159,6 +160,7 @@ async def add(request: Request) -> Response:
             max_result_bytes=reading.size_or_none("the size of results", draft.max_result),
             fair=bool(draft.fair),
             max_wait=wait or timedelta(0),
+            max_running=_most_at_once(draft.max_running),
         )
         async with web_of(request).database.acting(identity_of(request), writes=True) as db:
             if draft.name in await db.run(browsing.lane_names()):
@@ -182,6 +184,18 @@ async def set_caps(request: Request) -> Response:
         max_result_bytes=reading.size_or_none("the size of results", form.text("max_result")),
     )
     return await _changed(request, call)
+
+
+def _most_at_once(text: str) -> int:
+    """0 is what the engine takes for: any number."""
+    return reading.whole_or_none("jobs at once", text, least=1, most=100_000) or 0
+
+
+async def set_running(request: Request) -> Response:
+    """How many of its jobs run at once, over all workers."""
+    _check_shared(request)
+    form, name = await read_form(request), request.path_params["name"]
+    return await _changed(request, calls.add_lane(name, max_running=_most_at_once(form.text("max_running"))))
 
 
 async def set_turns(request: Request) -> Response:
@@ -254,6 +268,7 @@ ROUTES = [
     Route("/lanes/{name}/pause", pause, methods=["POST"]),
     Route("/lanes/{name}/resume", resume, methods=["POST"]),
     Route("/lanes/{name}/caps", set_caps, methods=["POST"]),
+    Route("/lanes/{name}/running", set_running, methods=["POST"]),
     Route("/lanes/{name}/turns", set_turns, methods=["POST"]),
     Route("/lanes/{name}/share", set_share, methods=["POST"]),
     Route("/lanes/{name}/bound", set_bound, methods=["POST"]),

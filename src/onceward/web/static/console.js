@@ -32,6 +32,17 @@ document.addEventListener("click", (event) => {
   else if ("dismiss" in target.dataset) target.closest(".toast")?.remove();
 });
 
+// What is too large to be sent is said where it was typed: the server could not give it back.
+document.addEventListener("input", (event) => {
+  const area = event.target;
+  const most = area.form?.dataset.mostSent;
+  if (!most || area.tagName !== "TEXTAREA") return;
+  // As it is sent.
+  const size = new URLSearchParams(new FormData(area.form)).toString().length;
+  const shown = (bytes) => `${Math.ceil(bytes / 1024).toLocaleString("en")} KiB`;
+  area.setCustomValidity(size > most ? `This is ${shown(size)} when it is sent, and a form may have ${shown(most)}.` : "");
+});
+
 // A form is sent once.
 document.addEventListener("submit", (event) => {
   const button = event.submitter;
