@@ -35,6 +35,7 @@ FUNCTIONS = {
     "fn_proof_state": {"onceward_worker", "onceward_operator", "onceward_auditor"},
     "fn_error_category": {"onceward_worker", "onceward_operator", "onceward_auditor"},
     "fn_attempt_began": {"onceward_worker", "onceward_operator", "onceward_auditor"},
+    "fn_duration_ms": {"onceward_worker", "onceward_operator", "onceward_auditor"},
     "fn_claim_proof_jobs_v1": {"onceward_worker"},
     "fn_heartbeat_proof_jobs_v1": {"onceward_worker"},
     "fn_record_proof_step_v1": {"onceward_worker"},
