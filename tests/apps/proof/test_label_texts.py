@@ -34,6 +34,8 @@ def test_a_label_that_is_drawn_and_its_page_keep_their_texts(proof, ana, public)
     proof.run("update raw_ops.batches set label_pdf_url = null where id = %s", old["batch_id"])
     assert ana.http.get(page_of(old) + "/label.png").content == before
     assert ana.http.get(page_of(new) + "/label.png").content != before
+    proof.run("delete from raw_ops.proof_job_links where batch_id = %s", old["batch_id"])
+    assert "the file was removed after two years" in ana.http.get(page_of(old)).text
     of_old, of_new = (
         public.get(f"/functions/v1/proof-page/batch/{batch['public_batch_id']}").text for batch in (old, new)
     )
