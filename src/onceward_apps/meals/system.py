@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from typing import Any, Self
 from uuid import UUID
 
+import psycopg
 from psycopg_pool import ConnectionPool
 
 from onceward import Onceward, logs
@@ -95,7 +96,8 @@ class Meals:
         """The schema, unless the database has it; whether it was applied.  And the channel of the settings' chat."""
         is_new = schema.install(self.dsn, "meals", "meals")
         if self.settings.ops_chat is not None:
-            with self.transaction() as connection:
+            # Not one of the pool: who installs may do no more than that.
+            with psycopg.connect(self.dsn) as connection:
                 if not store.declare_ops_channel(connection, self.settings.ops_chat):
                     log.warning("ops_channel_is_not_ours", channel="meals-ops")
         return is_new
