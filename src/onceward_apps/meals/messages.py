@@ -209,6 +209,7 @@ class Messages:
             options["expires_at"] = letter.expires_at
         delivery = self._ledger.email(
             to=formataddr((customer.name, customer.email)),
+            sender=self._settings.sender,
             subject=letter.subject,
             text=letter.text(),
             html=letter.html(),

@@ -9,6 +9,7 @@ import secrets
 import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from email.utils import parseaddr
 from pathlib import Path
 
 from cryptography.fernet import Fernet
@@ -22,6 +23,8 @@ NEEDED = (
     "TELEGRAM_WEBHOOK_SECRET",
     "CRON_SECRET",
 )
+
+SENDER = "Frontier Meals <meals@frontiermeals.com>"
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +42,9 @@ class Settings:
     cron_secret: str = field(repr=False)
     # Name of each kiosk → its secret.
     kiosks: Mapping[str, str] = field(repr=False)
-    # The Telegram chat that hears of abandoned emails.
+    # Who writes to customers.
+    sender: str = SENDER
+    # The Telegram chat that hears of alerts and of abandoned emails.
     ops_chat: str | None = None
     # With keys of this machine, for looking around: nobody depends on it.
     is_first_look: bool = False
@@ -56,6 +61,8 @@ class Settings:
             raise ValueError(f"{short[0]} must be at least 16 characters")
         if len(set(self.kiosks.values())) < len(self.kiosks):
             raise ValueError("every kiosk needs a secret of its own")
+        if "@" not in parseaddr(self.sender)[1]:
+            raise ValueError(f"MEALS_EMAIL_FROM must be an address like {SENDER!r}, got {self.sender!r}")
 
     @classmethod
     def from_environ(cls, environ: Mapping[str, str]) -> Settings:
@@ -84,6 +91,7 @@ class Settings:
             telegram_secret=environ["TELEGRAM_WEBHOOK_SECRET"],
             cron_secret=environ["CRON_SECRET"],
             kiosks={name: secret for name, _, secret in pairs},
+            sender=environ.get("MEALS_EMAIL_FROM") or SENDER,
             ops_chat=environ.get("MEALS_OPS_CHAT") or None,
             is_first_look=is_first_look,
         )

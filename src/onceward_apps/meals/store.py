@@ -69,6 +69,12 @@ def health(connection: Connection) -> Health:
     return Health(*_row(connection, "select status, checked_at, service_date from meals.health()"))
 
 
+def declare_ops_channel(connection: Connection, chat: str) -> bool:
+    """Tell this chat of alerts; False when people have made the channel something else."""
+    is_ours: bool = _value(connection, "select meals.declare_ops_channel(%s)", chat)
+    return is_ours
+
+
 # ------------------------------------------------------------ links
 
 

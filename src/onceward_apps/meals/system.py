@@ -9,19 +9,22 @@ from contextlib import contextmanager
 from typing import Any, Self
 from uuid import UUID
 
+import psycopg
 from psycopg_pool import ConnectionPool
 
-from onceward import Onceward
+from onceward import Onceward, logs
 from onceward.deliveries import Deliveries, Provider
 from onceward.deliveries.settings import email_from, telegram_from
 from onceward.dsn import resolve_dsn
 from onceward_apps.kit import schema
+from onceward_apps.meals import store
 from onceward_apps.meals.domain import QrKeys
 from onceward_apps.meals.messages import Messages
 from onceward_apps.meals.sealing import Opening, Seal
 from onceward_apps.meals.settings import Settings
 from onceward_apps.meals.store import Connection
 
+log = logs.get("onceward_apps.meals")
 TENANT = "meals"
 # Lanes of our own: other systems on the same database have other tasks, and send through other providers.
 LANE, DELIVERIES = "meals", "meals-deliveries"
@@ -90,8 +93,14 @@ class Meals:
         )
 
     def install(self) -> bool:
-        """The schema, unless the database has it; whether it was applied."""
-        return schema.install(self.dsn, "meals", "meals")
+        """The schema, unless the database has it; whether it was applied.  And the channel of the settings' chat."""
+        is_new = schema.install(self.dsn, "meals", "meals")
+        if self.settings.ops_chat is not None:
+            # Not one of the pool: who installs may do no more than that.
+            with psycopg.connect(self.dsn) as connection:
+                if not store.declare_ops_channel(connection, self.settings.ops_chat):
+                    log.warning("ops_channel_is_not_ours", channel="meals-ops")
+        return is_new
 
     @contextmanager
     def transaction(self) -> Iterator[Connection]:

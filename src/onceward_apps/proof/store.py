@@ -55,11 +55,8 @@ async def set_label_asset(connection: Connection, batch: Batch, url: str, epoch:
 
 
 async def keep_label_texts(connection: Connection, batch: Batch) -> None:
-    await call(
-        connection,
-        "select raw_ops.fn_keep_label_texts_v1(%s, %s)",
-        batch.batch_id, Jsonb(batch.product.model_dump(mode="json")),
-    )  # fmt: skip
+    texts = {**batch.product.model_dump(mode="json"), "brand": batch.brand.model_dump(mode="json")}
+    await call(connection, "select raw_ops.fn_keep_label_texts_v1(%s, %s)", batch.batch_id, Jsonb(texts))
 
 
 async def email_was_reported(connection: Connection, job_id: UUID) -> bool:

@@ -55,8 +55,7 @@ class Place:
         self.meals = Meals(
             settings,
             dsn=kit.dsn,
-            email=email
-            or Smtp("127.0.0.1", mail_sink.port, "none", sender="Frontier Meals <meals@frontiermeals.com>"),
+            email=email or Smtp("127.0.0.1", mail_sink.port, "none", sender="others@example.com"),
             telegram=Telegram("1:bot", chat_sink.url),
             environ={},
             pool_size=pool_size,

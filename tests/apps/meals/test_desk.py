@@ -33,8 +33,12 @@ def audited(place) -> list[tuple[str, str, str]]:
 
 def test_the_day_at_a_glance(place, ana, jane):
     place.customer("Joe", email="joe+rcpt_550@example.com")
+    place.customer("Ann", email="ann+data_451__1@example.com")
     place.cron("issue-qr")
     place.work()
+    place.clock.advance("5 minutes")
+    place.work()
+    assert "No meal yet" in ana.get("/meals/")
     place.clock.advance("3 hours")
     place.redeem(scan(picture_of(place.mails("jane")[0])))
     place.customer("Late")
@@ -49,6 +53,9 @@ def test_the_day_at_a_glance(place, ana, jane):
     assert " done</title>" not in page
     assert "1 email that nobody will send unless you act" in page
     assert re.search(r"Abandoned rate</td>.*?breached", page, re.DOTALL)
+    # As people say it, and not 0.08 hours.
+    assert re.search(r"Average time to send</td><td[^>]*>5 min</td><td[^>]*>(>|&gt;) 1 hour</td>", page)
+    assert "No meal yet" not in page
     assert "2026-11-16" in ana.get("/meals/?day=2026-11-13")
     assert "No codes yet" not in page
 

@@ -220,6 +220,13 @@ def test_an_empty_or_shared_secret_is_refused(changes):
         replace(SETTINGS, **changes)
 
 
+def test_who_writes_to_customers_is_a_setting():
+    environ = {**new_keys(), "STRIPE_WEBHOOK_SECRET": "x" * 20, "MEALS_EMAIL_FROM": "Kitchen <k@example.com>"}
+    assert Settings.from_environ(environ).sender == "Kitchen <k@example.com>"
+    with pytest.raises(ValueError, match="MEALS_EMAIL_FROM must be an address"):
+        Settings.from_environ({**environ, "MEALS_EMAIL_FROM": "Kitchen"})
+
+
 # ------------------------------------------------------------ who calls
 
 

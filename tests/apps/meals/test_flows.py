@@ -145,6 +145,8 @@ def test_10_2_a_customer_gets_one_code_by_email_and_redeems_it_once(place):
     assert (second.body["issued"], second.body["skipped"]) == (0, 1)
     (mail,) = place.mails()
     assert mail.message["Subject"] == "Your meal QR code for Monday, November 16"
+    # Ours, whoever else sends through the same provider.
+    assert mail.message["From"] == "Frontier Meals <meals@frontiermeals.com>"
     assert 'src="cid:qr"' in mail.message.get_body(("html",)).get_content()
     code = scan(picture_of(mail))
     # The page behind the link in the text shows the same code.

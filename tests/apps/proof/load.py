@@ -6,6 +6,7 @@ arguments, 1000 by 20.
 
 from __future__ import annotations
 
+import argparse
 import asyncio
 import json
 import subprocess
@@ -86,8 +87,10 @@ def measure(dsn: str, folder: Path, *, batches: int, callers: int, workers: int 
 
 
 def main() -> None:
-    given = [int(argument) for argument in sys.argv[1:]]
-    batches, callers = (given + [1000, 20][len(given) :])[:2]
+    parser = argparse.ArgumentParser(prog="python -m tests.apps.proof.load", description=__doc__)
+    parser.add_argument("batches", type=int, nargs="?", default=1000, help="how many (1000)")
+    parser.add_argument("callers", type=int, nargs="?", default=20, help="who create them at once (20)")
+    given = parser.parse_args()
     with (
         DatabaseServer.start() as server,
         server.cloned() as database,
@@ -95,8 +98,17 @@ def main() -> None:
     ):
         store.install(database.dsn)
         load(database.dsn)
-        verdict = measure(database.dsn, Path(folder), batches=batches, callers=callers)
+        verdict = measure(database.dsn, Path(folder), batches=given.batches, callers=given.callers)
     print(json.dumps(verdict, indent=2))
+    print(
+        f"{given.batches:,} batches by {given.callers} callers:"
+        f" {verdict['batches_per_minute']} batches a minute with {verdict['workers']} workers;"
+        + (
+            f" {len(verdict['problems'])} problems"
+            if verdict["problems"]
+            else " codes without gaps, one email each"
+        )
+    )
     sys.exit(1 if verdict["problems"] else 0)
 
 

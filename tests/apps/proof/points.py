@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import argparse
 import asyncio
 import json
 import random
@@ -149,7 +150,13 @@ def _check(conn, sink, folder: Path) -> list[str]:
 
 
 def main() -> None:
-    seed = int(sys.argv[1]) if len(sys.argv) > 1 else random.randrange(10**6)
+    parser = argparse.ArgumentParser(prog="python -m tests.apps.proof.points", description=__doc__)
+    parser.add_argument(
+        "seed", type=int, nargs="?", help="which second deaths there are; another one each time"
+    )
+    seed = parser.parse_args().seed
+    if seed is None:
+        seed = random.randrange(10**6)
     with (
         DatabaseServer.start() as server,
         server.cloned() as database,
@@ -159,6 +166,14 @@ def main() -> None:
         load(database.dsn)
         verdict = exhaust(database.dsn, Path(folder), most=None, seed=seed)
     print(json.dumps(verdict, indent=2))
+    print(
+        f"{verdict['points']} points, {verdict['deaths']} deaths;"
+        + (
+            f" {len(verdict['problems'])} problems"
+            if verdict["problems"]
+            else " one QR code, one label, one email per batch"
+        )
+    )
     sys.exit(1 if verdict["problems"] else 0)
 
 

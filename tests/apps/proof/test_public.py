@@ -35,6 +35,7 @@ FUNCTIONS = {
     "fn_proof_state": {"onceward_worker", "onceward_operator", "onceward_auditor"},
     "fn_error_category": {"onceward_worker", "onceward_operator", "onceward_auditor"},
     "fn_attempt_began": {"onceward_worker", "onceward_operator", "onceward_auditor"},
+    "fn_duration_ms": {"onceward_worker", "onceward_operator", "onceward_auditor"},
     "fn_claim_proof_jobs_v1": {"onceward_worker"},
     "fn_heartbeat_proof_jobs_v1": {"onceward_worker"},
     "fn_record_proof_step_v1": {"onceward_worker"},
@@ -233,7 +234,7 @@ def test_the_page_tells_the_statuses_apart(sql, three):
     assert released["batch"]["formulation_version"] == "v2.1"
     assert released["certificate_path"] == "lab-reports/a.pdf"
     for status in ("QA_HOLD", "REJECTED"):
-        assert set(page[status]) == {"found", "status", "public_batch_id", "message"}
+        assert set(page[status]) == {"found", "status", "public_batch_id", "message", "brand"}
     assert sql.one("select raw_ops.fn_get_proof_page_v1('PR-00000000')") == {
         "found": False, "status": None, "message": "Batch not found.",
     }  # fmt: skip

@@ -31,6 +31,30 @@ def test_a_program_that_calls_only_the_documented_functions_completes_a_job(sql)
     assert sql.one("select count(*) from onceward.workers where state = 'live'") == 0
 
 
+def test_the_audit_trail_has_the_fields_of_the_contract(sql):
+    batch = sql.create()
+    (job,) = sql.claim()
+    sql.set_qr(job)
+    sql.fail(job, "the renderer is away", progress={"label_generated": True})
+    sql.clock.advance("31 s")
+    (job,) = sql.claim()
+    sql.set_label(job)
+    sql.finalize(job)
+
+    meta = dict(sql.all("select message, meta from raw_ops.ops_events where entity_type = 'proof_job'"))
+    of = {"batch_code": batch["batch_code"], "batch_id": batch["batch_id"], "job_id": str(job.id)}
+    assert meta["Proof job enqueued"] == of
+    # What was done when it failed, whatever has been done since.
+    done = {name: name in {"qr_generated", "qr_uploaded", "label_generated"} for name in FLAGS}
+    assert meta["Proof job failed (attempt 1/5)"] == {
+        **of, "error": "the renderer is away", "error_category": "pdf_generation", "attempts": 1, "max_attempts": 5,
+        "step_progress": done,
+    }  # fmt: skip
+    assert meta["Proof job completed successfully"] == {
+        **of, "duration_ms": 1234, "qr_image_url": "q", "label_pdf_url": "l",
+    }  # fmt: skip
+
+
 def test_claims_are_disjoint_and_bounded(sql):
     for _ in range(5):
         sql.create()

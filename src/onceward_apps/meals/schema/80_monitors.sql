@@ -46,3 +46,34 @@ select onceward.add_monitor('meals_service', 'meals.check_service(jsonb)', p_eve
   p_thresholds => '[
     {"name": "missing", "unit": "count", "value": 0, "description": "more customers have no code for half an hour"},
     {"name": "stripe", "unit": "count", "value": 0, "description": "more events of Stripe could not be used"}]');
+
+-- Whom the alerts are told: a channel of the engine, for the chat that the application's settings name.  From which severity on
+-- is for people to say; a channel of this name that they have made something else is left alone.
+create or replace function meals.declare_ops_channel(p_chat_id text)
+  returns boolean
+  language plpgsql security definer
+  set search_path = pg_catalog, pg_temp
+as $$
+declare
+  v_session  text := coalesce(current_setting('onceward.tenant', true), '');
+  v_found    record;
+  v_declared boolean := true;
+begin
+  perform set_config('onceward.tenant', 'meals', true);
+  select c.kind, c.severity into v_found from onceward.channels as c where c.name = 'meals-ops';
+  begin
+    if v_found.kind <> 'telegram' then
+      v_declared := false;
+    else
+      perform onceward.add_channel('meals-ops', 'telegram', jsonb_build_object('chat_id', p_chat_id),
+                                   coalesce(v_found.severity, 'warning'), 'meals');
+    end if;
+  exception
+    when sqlstate 'OW011' then v_declared := false;  -- it belongs to others now
+  end;
+  perform set_config('onceward.tenant', v_session, true);
+  return v_declared;
+end;
+$$;
+comment on function meals.declare_ops_channel(text) is
+  'Makes the channel meals-ops tell this Telegram chat of the alerts of meals, and keeps its severity.  False when people have made it something else.';

@@ -13,7 +13,7 @@ grant execute on function
   meals.register_customer, meals.set_subscription, meals.customer_of_stripe, meals.skip_day, meals.note_email,
   meals.email_states, meals.cleanup, meals.cleanup_old_email_retry, meals.health, meals.local_time, meals.zone,
   meals.customer, meals.qr_of_customer, meals.email_count, meals.unskip_day, meals.set_service_day, meals.clear_service_day,
-  meals.set_service_weekday, meals.last_planned_day
+  meals.set_service_weekday, meals.last_planned_day, meals.declare_ops_channel
    to meals_app;
 
 grant select on

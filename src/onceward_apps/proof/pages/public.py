@@ -111,8 +111,8 @@ class PublicPages:
     async def batch(self, request: Request) -> Response:
         routes = self._routes(request)
         wanted = _wanted(request)
-        answer, site = await routes.page(wanted), await routes.home()
-        page = answer.body
+        answer = await routes.page(wanted)
+        page, site = answer.body, _as_on_label(await routes.home(), answer.body)
         if page["status"] == "RELEASED":
             return self._evidence(request, evidence.evidence_of(page), site, page["proof_url"])
         return render(
@@ -163,7 +163,7 @@ class PublicPages:
             page = (await routes.page(wanted)).body
             if page["status"] != "RELEASED":
                 return await self.nothing(request)
-            found = evidence.evidence_of(page)
+            found, site = evidence.evidence_of(page), _as_on_label(site, page)
         name = "Sample batch" if found.is_sample else found.public_batch_id
         drawn = await asyncio.to_thread(
             drawing.share_png, site["brand"]["brand_name"], "Tested and released", found.product, name,
@@ -198,3 +198,8 @@ class PublicPages:
 def _wanted(request: Request) -> str:
     """As it stands on the pouch; who types it may use small letters."""
     return str(request.path_params["public_batch_id"]).strip().upper()
+
+
+def _as_on_label(site: dict[str, Any], page: dict[str, Any]) -> dict[str, Any]:
+    """The page of a batch speaks of the brand as its pouch does; where to write to is always today's."""
+    return {**site, "brand": page["brand"]} if page["found"] else site

@@ -90,7 +90,7 @@ create table if not exists raw_ops.batches (
   constraint batch_public_id_form check (public_batch_id ~ '^PR-[0-9A-Z]{8}$'),
   constraint batch_kg_positive check (kg_produced > 0 and kg_produced < 1e6)
 );
--- What the product said when the label was drawn; null before, and for labels from before there was this column.
+-- What product and brand said when the label was drawn; null before.
 alter table raw_ops.batches add column if not exists label_texts jsonb;
 comment on table raw_ops.batches is 'Master batch records.';
 create unique index if not exists idx_batches_batch_code on raw_ops.batches (batch_code);

@@ -44,6 +44,17 @@ as $$
   select c.value from raw_ops.config as c where c.key = p_key
 $$;
 
+-- What labels and pages say of the brand today.
+create or replace function raw_ops.fn_brand()
+  returns jsonb
+  language sql stable
+  set search_path = pg_catalog, pg_temp
+as $$
+  select jsonb_object_agg(c.key, c.value)
+    from raw_ops.config as c
+   where c.key in ('brand_name', 'brand_tagline', 'brand_promise', 'made_in', 'company_details')
+$$;
+
 -- The proof system is one tenant of the engine.  Sets it for what follows and returns what it was, to be put back: the
 -- caller's session may act for another one.
 create or replace function raw_ops.fn_be_tenant(p_tenant text)
@@ -281,18 +292,24 @@ $$;
 comment on function raw_ops.fn_create_batches_v1(jsonb) is
   'Creates batches from [{production_date, kg_produced}], all or none: {success, created}, or {success: false, error, errors: [{row, error}]}.';
 
--- What labels and pages say of a batch's product: what the label was drawn with, or as long as there is none, what the
--- product says today.
+-- What stands on the label of a batch, of its product and of the brand: what it was drawn with, and as long as there is none,
+-- what product and brand say today.
 create or replace function raw_ops.fn_label_texts(p_batch raw_ops.batches)
   returns jsonb
   language sql stable
   set search_path = pg_catalog, pg_temp
 as $$
-  select coalesce(p_batch.label_texts,
-    (select jsonb_build_object('sku', p.sku, 'name', p.name, 'label_name', p.label_name, 'description', p.description,
-                               'net_weight_g', p.net_weight_g, 'ingredients', p.ingredients)
-       from raw_ops.products as p where p.id = p_batch.product_id))
+  select jsonb_build_object('sku', p.sku, 'name', p.name, 'label_name', p.label_name, 'description', p.description,
+                            'net_weight_g', p.net_weight_g, 'ingredients', p.ingredients, 'brand', raw_ops.fn_brand())
+         || coalesce(p_batch.label_texts, '{}')
+    from raw_ops.products as p where p.id = p_batch.product_id
 $$;
+
+-- Labels of earlier versions, which kept less: from here on, what they do not say does not change any more either.
+update raw_ops.batches as b
+   set label_texts = raw_ops.fn_label_texts(b)
+ where (b.label_pdf_url is not null and b.label_texts is null)
+    or not b.label_texts ? 'brand';
 
 -- Everything that label and email say about a batch.
 create or replace function raw_ops.fn_get_batch_v1(p_batch_id uuid)
@@ -304,10 +321,9 @@ as $$
     'batch_id', b.id, 'batch_code', b.batch_code, 'public_batch_id', b.public_batch_id, 'status', b.status,
     'produced_at', b.produced_at, 'expiry_date', b.expiry_date, 'kg_produced', b.kg_produced::text,
     'proof_url', b.proof_url, 'qr_image_url', b.qr_image_url, 'label_pdf_url', b.label_pdf_url,
-    'product', raw_ops.fn_label_texts(b),
+    'product', raw_ops.fn_label_texts(b) - 'brand',
     'formulation', jsonb_build_object('version', f.version, 'name', f.name),
-    'brand', (select jsonb_object_agg(c.key, c.value) from raw_ops.config as c
-               where c.key in ('brand_name', 'brand_tagline', 'brand_promise', 'made_in', 'company_details')))
+    'brand', raw_ops.fn_label_texts(b) -> 'brand')
     from raw_ops.batches as b
     join raw_ops.formulations as f on f.id = b.formulation_id
    where b.id = p_batch_id

@@ -119,6 +119,17 @@ as $$
                               where b.job_id = p_job_id and b.outcome not in ('suspended', 'snoozed', 'running', 'done')), 0)
 $$;
 
+-- Of a job that is done: what the program that did it has reported, or how long its last attempt took.
+create or replace function raw_ops.fn_duration_ms(p_job_id uuid, p_result jsonb, p_finished_at timestamptz)
+  returns integer
+  language sql stable security definer
+  set search_path = pg_catalog, pg_temp
+  set jit = off
+as $$
+  select coalesce((p_result ->> 'processing_duration_ms')::numeric::integer,
+                  (extract(epoch from p_finished_at - raw_ops.fn_attempt_began(p_job_id)) * 1000)::integer)
+$$;
+
 create or replace view raw_ops.proof_jobs as
 select l.job_id as id,
        l.batch_id,
@@ -128,9 +139,7 @@ select l.job_id as id,
        j.max_attempts,
        coalesce(case when j.state = 'cancelled' then j.note end, j.last_error ->> 'message') as last_error,
        raw_ops.fn_error_category(j.last_error) as error_category,
-       case when j.state = 'done' then
-         coalesce((j.result ->> 'processing_duration_ms')::numeric::integer,
-                  (extract(epoch from j.finished_at - raw_ops.fn_attempt_began(j.id)) * 1000)::integer) end as processing_duration_ms,
+       case when j.state = 'done' then raw_ops.fn_duration_ms(j.id, j.result, j.finished_at) end as processing_duration_ms,
        exists (select from onceward.steps as s where s.job_id = l.job_id and s.name = 'qr_generated' and s.state = 'done') as qr_generated,
        exists (select from onceward.steps as s where s.job_id = l.job_id and s.name = 'qr_uploaded' and s.state = 'done') as qr_uploaded,
        exists (select from onceward.steps as s where s.job_id = l.job_id and s.name = 'label_generated' and s.state = 'done') as label_generated,
@@ -167,7 +176,11 @@ with job as (
          case a.outcome when 'dead_letter' then format('Proof job moved to dead letter queue after %s attempts', a.attempt)
                         else format('Proof job failed (attempt %s/%s)', a.attempt, j.max_attempts) end,
          j.meta || jsonb_build_object('error', a.message, 'attempts', a.attempt, 'max_attempts', j.max_attempts,
-           'error_category', raw_ops.fn_error_category(jsonb_build_object('type', a.error_type, 'category', a.category))),
+           'error_category', raw_ops.fn_error_category(jsonb_build_object('type', a.error_type, 'category', a.category)),
+           -- What was done when it failed.
+           'step_progress', (select jsonb_object_agg(f.name, exists (
+              select from onceward.steps as s where s.job_id = j.job_id and s.name = f.name and s.state = 'done' and s.finished_at <= a.ended_at))
+             from unnest(array['qr_generated', 'qr_uploaded', 'label_generated', 'label_uploaded', 'email_sent']) as f (name))),
          a.ended_at
     from job as j
     join onceward.attempts as a on a.job_id = j.job_id and a.outcome in ('failed', 'rescued', 'dead_letter')
@@ -175,7 +188,8 @@ with job as (
   select j.job_id, j.batch_id, 'ended', 'INFO',
          case j.state when 'done' then 'Proof job completed successfully'
                       when 'resolved' then 'Proof job manually resolved' else 'Proof job cancelled' end,
-         j.meta || case j.state when 'done' then coalesce(j.result, '{}')
+         j.meta || case j.state when 'done' then coalesce(j.result, '{}') - 'processing_duration_ms'
+                      || jsonb_build_object('duration_ms', raw_ops.fn_duration_ms(j.job_id, j.result, j.finished_at))
                     else jsonb_build_object('resolution_note', j.note, 'previous_state', 'dead_letter',
                       'asset_check_skipped', coalesce(j.note like '%; check overridden: %', false)) end,
          j.finished_at

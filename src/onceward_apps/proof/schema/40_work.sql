@@ -216,7 +216,7 @@ as $$
    where b.id = p_batch_id and b.label_texts is null
 $$;
 comment on function raw_ops.fn_keep_label_texts_v1(uuid, jsonb) is
-  'Keeps what the product said when the label of a batch was drawn; the first call counts.';
+  'Keeps what product and brand said when the label of a batch was drawn; the first call counts.';
 
 create or replace function raw_ops.fn_finalize_proof_job_v1(
   p_job_id uuid, p_qr_image_url text, p_label_pdf_url text, p_processing_duration_ms integer, p_epoch bigint default null

@@ -61,10 +61,10 @@ create or replace function raw_ops.fn_get_proof_page_v1(p_public_batch_id text)
   language sql stable security definer
   set search_path = pg_catalog, pg_temp
 as $$
-  select case b.status
-    when 'RELEASED' then jsonb_build_object('found', true, 'status', b.status, 'public_batch_id', b.public_batch_id,
-      'proof_url', b.proof_url, 'batch', to_jsonb(v),
-      'product', raw_ops.fn_label_texts(b) - array['sku', 'label_name'],
+  select jsonb_build_object('found', true, 'status', b.status, 'public_batch_id', b.public_batch_id,
+    'brand', raw_ops.fn_label_texts(b) -> 'brand') || case b.status
+    when 'RELEASED' then jsonb_build_object('proof_url', b.proof_url, 'batch', to_jsonb(v),
+      'product', raw_ops.fn_label_texts(b) - array['sku', 'label_name', 'brand'],
       'formulation', (select jsonb_build_object('version', f.version, 'name', f.name, 'description', f.description,
                                                 'url', f.shopify_page_url, 'fediaf_verified', f.fediaf_verified)
                         from raw_ops.formulations as f where f.id = b.formulation_id),
@@ -74,10 +74,8 @@ as $$
          where r.public_batch_id = b.public_batch_id),
       'certificate_path', (select r.certificate_pdf_url from raw_ops.lab_results as r
         where r.batch_id = b.id and r.superseded_at is null and r.certificate_pdf_url is not null order by r.recorded_at desc limit 1))
-    when 'QA_HOLD' then jsonb_build_object('found', true, 'status', b.status, 'public_batch_id', b.public_batch_id,
-      'message', 'This batch is undergoing safety testing. Results will be published once verified.')
-    else jsonb_build_object('found', true, 'status', b.status, 'public_batch_id', b.public_batch_id,
-      'message', 'This batch did not pass our safety requirements.')
+    when 'QA_HOLD' then jsonb_build_object('message', 'This batch is undergoing safety testing. Results will be published once verified.')
+    else jsonb_build_object('message', 'This batch did not pass our safety requirements.')
     end
     from raw_ops.batches as b
     left join raw_ops.public_batches as v on v.public_batch_id = b.public_batch_id
@@ -95,8 +93,7 @@ create or replace function raw_ops.fn_get_proof_home_v1()
   set search_path = pg_catalog, pg_temp
 as $$
   select jsonb_build_object(
-    'brand', (select jsonb_object_agg(c.key, c.value) from raw_ops.config as c
-               where c.key in ('brand_name', 'brand_tagline', 'brand_promise', 'made_in', 'company_details')),
+    'brand', raw_ops.fn_brand(),
     'contact_email', nullif(trim(raw_ops.fn_config('contact_email')), ''),
     'base_url', rtrim(raw_ops.fn_config('proof_base_url'), '/'),
     'released', (select count(*) from raw_ops.batches as b where b.status = 'RELEASED'),
