@@ -110,7 +110,7 @@ class SmallReading:
             NormalFact(fact, fact.kind, fact.name, "2345-7", "LOINC", value=Decimal("5.4"), unit="mmol/L") for fact in facts
         ]  # fmt: skip
 
-    def entry(self, document, facts) -> TimelineEntry:
+    def entry(self, document, facts, person) -> TimelineEntry:
         return TimelineEntry(
             date(2026, 3, 4), document.kind, "Lab report", "1 value", None, 0.9, len(facts), False
         )
