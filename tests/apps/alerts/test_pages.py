@@ -219,20 +219,20 @@ def test_a_rule_is_tried_made_changed_and_switched_off(window, companies):
     page.locator("tr", has_text="Kiwi Outfitters").get_by_role("link", name="Stock cover").click()
     # A kind that compares nothing asks for no limit.
     page.get_by_text("Missing data").click()
-    expect(page.get_by_label("Limit")).to_be_hidden()
+    expect(page.get_by_label("Limit", exact=True)).to_be_hidden()
     page.get_by_text("Trend", exact=True).click()
     expect(page.get_by_label("Over how many periods")).to_be_visible()
     page.get_by_text("Threshold", exact=True).click()
     expect(page.get_by_label("Over how many periods")).to_be_hidden()
     page.get_by_label("Fires when it is").select_option("below")
-    page.get_by_label("Limit").fill("12")
+    page.get_by_label("Limit", exact=True).fill("12")
     page.get_by_role("button", name="Preview").click()
     expect(page.get_by_text("Give it a name")).to_be_visible()
     expect(page.get_by_text(re.compile("It would have raised .* for 1 of 2 objects"))).to_be_visible()
     expect(page.get_by_role("img", name="Stock cover of tents")).to_be_visible()
     SHOTS.mkdir(parents=True, exist_ok=True)
     page.screenshot(path=SHOTS / "alerting-rule-preview.png", full_page=True)
-    page.get_by_label("Name").fill("Tents run out")
+    page.get_by_label("Name", exact=True).fill("Tents run out")
     page.get_by_role("button", name="Make the rule").click()
     expect(page.get_by_text("The rule is made")).to_be_visible()
     assert companies.rows("select kind, comparison, threshold, enabled, updated_by from alerts.alert_configs where title = 'Tents run out'") == [
@@ -240,7 +240,7 @@ def test_a_rule_is_tried_made_changed_and_switched_off(window, companies):
     ]  # fmt: skip
 
     page.get_by_role("link", name="Tents run out").click()
-    page.get_by_label("Limit").fill("9.5")
+    page.get_by_label("Limit", exact=True).fill("9.5")
     page.get_by_role("button", name="Save").click()
     expect(page.get_by_text("The rule is changed")).to_be_visible()
     page.locator("tr", has_text="Tents run out").get_by_role("button", name="Switch off").click()

@@ -28,10 +28,8 @@ from tests.apps.intake.stage import UPLOAD, Intake, png
 
 LIMIT = "intake:openai:gpt-4o-mini"
 ENDPOINT = {"provider_name": "openai", "api_endpoint": "gpt-4o-mini"}
-# The share of the limit that has to be used while there is work.
-LEAST_USED = 0.95
-# How long the double refuses at the end, and asks to wait; how long a request may be under way that had not heard of it.
-REFUSES, RETRY_AFTER, UNDER_WAY = 1.0, 4, 1.5
+# How long the double refuses at the end, in seconds.
+REFUSES = 1.0
 # Of tokens: as many as the limit ever gives at once.
 AT_ONCE = 500_000
 PROFILES = 5
@@ -39,7 +37,7 @@ PROFILES = 5
 PATIENCE = 240
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Plan:
     """`requests` in any `period` seconds; `seconds` of work are measured."""
 
@@ -53,11 +51,17 @@ class Plan:
     slots: int = 40
     work: float = 0.15
     lease: str = "3s"
+    # How long the double asks to wait, and how long a request may be under way that had not heard of it.
+    retry_after: int = 10
+    under_way: float = 5.0
+    # The share of the limit that has to be used while there is work.
+    least_used: float = 0.95
+    # Two requests each, and enough that there is work to the end.
+    files: int = 230
 
-    @property
-    def files(self) -> int:
-        """Two requests each, and enough that there is work to the end."""
-        return (self.requests * self.seconds // self.period) // 2 + self.requests // 4
+    @classmethod
+    def lasting(cls, seconds: int) -> Plan:
+        return cls(seconds=seconds, files=cls.requests * seconds // cls.period // 2 + 50)
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +93,7 @@ def run(dsn: str, folder: Path, plan: Plan) -> Outcome:
     intake = Intake(dsn, folder, extractor="openai")
     with Provider(plan.requests, plan.period, work=plan.work) as provider:
         _limit(intake, plan)
-        _prepare(intake, plan.files)
+        prepare(intake, plan.files)
         fleet = Fleet(intake, provider.url, plan.lease)
         try:
             outcome = _measure(intake, provider, fleet, plan)
@@ -107,7 +111,7 @@ def _limit(intake: Intake, plan: Plan, faster: int = 1) -> None:
     )
 
 
-def _prepare(intake: Intake, files: int) -> None:
+def prepare(intake: Intake, files: int) -> None:
     """Files that were uploaded and read: what is left is what the provider is asked for."""
     profiles = [intake.add_profile(intake.owner, f"Person {number}") for number in range(PROFILES)]
 
@@ -135,6 +139,8 @@ def _prepare(intake: Intake, files: int) -> None:
                 "select intake.store_page(%s, 1, 800, 1000, 'none', %s)", [file, Jsonb(words)]
             )
             intake.conn.execute("select intake.finish_ocr(%s, 1, 400, %s)", [file, Jsonb(ENDPOINT)])
+            # Nobody has to read it again.
+            intake.conn.execute("select onceward.cancel(job_id) from intake.shell_files where id = %s", [file])
 
 
 class Fleet:
@@ -186,11 +192,11 @@ def _measure(intake: Intake, provider: Provider, fleet: Fleet, plan: Plan) -> Ou
     )
     assert waiting, "the work has run out before the time, so nothing was measured: prepare more files"
 
-    provider.retry_after, provider.refuse_until = RETRY_AFTER, ended + REFUSES
+    provider.retry_after, provider.refuse_until = plan.retry_after, ended + REFUSES
     _until(lambda: provider.refused > over, "the provider has refused")
     heard = provider.refusals[over]
-    _rest_until(heard + RETRY_AFTER)
-    not_quiet = provider.between(heard + UNDER_WAY, heard + RETRY_AFTER)
+    _rest_until(heard + plan.retry_after)
+    not_quiet = provider.between(heard + plan.under_way, heard + plan.retry_after)
     # The rest is not measured.
     provider.most *= 20
     _limit(intake, plan, 20)
@@ -202,7 +208,7 @@ def _measure(intake: Intake, provider: Provider, fleet: Fleet, plan: Plan) -> Ou
     assert over == 0, f"{over} requests were refused as too many"
     assert provider.most_at_once <= plan.slots, f"{provider.most_at_once} requests at once, {plan.slots} are allowed"
     assert not_quiet == 0, f"{not_quiet} requests while the provider asked to wait"
-    assert used >= LEAST_USED, f"{used:.1%} of the limit was used, less than {LEAST_USED:.0%}"
+    assert used >= plan.least_used, f"{used:.1%} of the limit was used, less than {plan.least_used:.0%}"
     _check_accounts(intake, provider, plan)
     return Outcome(
         limit=plan.requests, fullest=fullest, over=over, used=used, requests=len(provider.began),
@@ -239,7 +245,7 @@ def _rest_until(moment: float) -> None:
 
 def main() -> None:
     logs.configure("text", level="warning")
-    plan = Plan(seconds=int(sys.argv[1])) if len(sys.argv) > 1 else Plan()
+    plan = Plan.lasting(int(sys.argv[1])) if len(sys.argv) > 1 else Plan()
     with (
         DatabaseServer.from_environment() as server,
         server.cloned() as database,

@@ -12,9 +12,9 @@ import hashlib
 import json
 import threading
 import time
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-
-import httpx
 
 from onceward_apps.intake.reading import extract
 from tests.apps.intake.stage import SmallReading
@@ -22,24 +22,28 @@ from tests.apps.intake.stage import SmallReading
 SENT = "x-sent"
 
 
-class Stamped(httpx.AsyncBaseTransport):
-    """Says when a request was sent."""
+class Stamped(Mapping[str, str]):
+    """Headers that say when they were asked for: when a request is sent."""
 
-    def __init__(self) -> None:
-        self._inner = httpx.AsyncHTTPTransport()
+    def __init__(self, headers: Mapping[str, str]) -> None:
+        self._headers = headers
 
-    async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
-        request.headers[SENT] = str(time.monotonic())
-        return await self._inner.handle_async_request(request)
+    def __getitem__(self, name: str) -> str:
+        return str(time.monotonic()) if name == SENT else self._headers[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter([*self._headers, SENT])
+
+    def __len__(self) -> int:
+        return len(self._headers) + 1
 
 
 def reading_by(url: str) -> SmallReading:
     """Pages are read by the small reader, passes 1 and 2 by the provider, through the client for it."""
     reading = SmallReading()
-    settings = extract.Settings(
-        openai_url=url, openai_key="for the double", max_output_tokens=500, transport=Stamped()
-    )
-    reading.extractor = extract.provider("openai", settings)
+    settings = extract.Settings(openai_url=url, openai_key="for the double", max_output_tokens=500)
+    asking = extract.provider("openai", settings)
+    reading.extractor = replace(asking, endpoint=replace(asking.endpoint, headers=Stamped(asking.endpoint.headers)))
     return reading
 
 
