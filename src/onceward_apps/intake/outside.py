@@ -45,9 +45,7 @@ class Reading(Protocol):
 
     def normalise(self, facts: Sequence[Fact]) -> Sequence[NormalFact]: ...
 
-    def entry(
-        self, document: Classification, facts: Sequence[NormalFact], person: str
-    ) -> TimelineEntry: ...
+    def entry(self, document: Classification, facts: Sequence[NormalFact], person: str) -> TimelineEntry: ...
 
 
 @dataclass(slots=True)
@@ -80,9 +78,7 @@ class Library:
 
         return normalise.facts(list(facts))
 
-    def entry(
-        self, document: Classification, facts: Sequence[NormalFact], person: str
-    ) -> TimelineEntry:
+    def entry(self, document: Classification, facts: Sequence[NormalFact], person: str) -> TimelineEntry:
         from onceward_apps.intake.reading import timeline
 
         return timeline.entry(document, list(facts), person=person)

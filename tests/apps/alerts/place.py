@@ -166,9 +166,15 @@ class Place:
         folder.mkdir(parents=True, exist_ok=True)
         moments = [(now - timedelta(hours=hour)).isoformat() for hour in (30, 20, 10)]
         values = [f"visits,{at},berlin,{number + 10}\n" for number, at in enumerate(moments)]
-        orders = [f"{number + 100},C{number},{at},{at},{number + 20}.50\n" for number, at in enumerate(moments)]
-        (folder / "warehouse.csv").write_text("metric_code,observed_at,external_object_id,value\n" + "".join(values))
-        (folder / "shop.csv").write_text("order_id,customer_id,ordered_at,updated_at,amount\n" + "".join(orders))
+        orders = [
+            f"{number + 100},C{number},{at},{at},{number + 20}.50\n" for number, at in enumerate(moments)
+        ]
+        (folder / "warehouse.csv").write_text(
+            "metric_code,observed_at,external_object_id,value\n" + "".join(values)
+        )
+        (folder / "shop.csv").write_text(
+            "order_id,customer_id,ordered_at,updated_at,amount\n" + "".join(orders)
+        )
         self.metric("visits", tenant)
         with self.acting(tenant, "onceward_operator") as conn:
             for function, target, file in (

@@ -192,16 +192,22 @@ def test_functions_are_called_paused_and_resumed(window, companies):
     expect(page.get_by_text("has this window already: completed")).to_be_visible()
 
     # The worker has planned nothing here, so do it by hand: what the sample's web does at its start.
-    companies.conn.execute("select alerts.plan_schedules(%s)", [Jsonb([{"name": "detect-alerts", "spec": "*/5 * * * *"}])])
+    companies.conn.execute(
+        "select alerts.plan_schedules(%s)", [Jsonb([{"name": "detect-alerts", "spec": "*/5 * * * *"}])]
+    )
     state = "select tenant, state from onceward.schedules where task = 'alerts.call' order by tenant"
     page.goto("/alerting/scheduling")
-    row = page.locator("section", has=page.get_by_role("heading", name="Kiwi Outfitters")).locator("tr", has_text="detect-alerts")
+    row = page.locator("section", has=page.get_by_role("heading", name="Kiwi Outfitters")).locator(
+        "tr", has_text="detect-alerts"
+    )
     row.get_by_role("button", name="Pause").click()
     expect(page.get_by_text("detect-alerts is paused")).to_be_visible()
     expect(row.get_by_text("paused")).to_be_visible()
     assert companies.rows(state) == [("kiwi", "paused"), ("northwind", "active")]
     # What a person has paused stays so when the schedules are planned again.
-    companies.conn.execute("select alerts.plan_schedules(%s)", [Jsonb([{"name": "detect-alerts", "spec": "*/5 * * * *"}])])
+    companies.conn.execute(
+        "select alerts.plan_schedules(%s)", [Jsonb([{"name": "detect-alerts", "spec": "*/5 * * * *"}])]
+    )
     assert companies.rows(state) == [("kiwi", "paused"), ("northwind", "active")]
     row.get_by_role("button", name="Resume").click()
     expect(page.get_by_text("detect-alerts goes on")).to_be_visible()
@@ -246,7 +252,9 @@ def test_a_rule_is_tried_made_changed_and_switched_off(window, companies):
     page.locator("tr", has_text="Tents run out").get_by_role("button", name="Switch off").click()
     expect(page.get_by_text("The rule is off")).to_be_visible()
     expect(page.locator("tr", has_text="Tents run out").get_by_text("off", exact=True)).to_be_visible()
-    assert companies.rows("select threshold, enabled from alerts.alert_configs where title = 'Tents run out'") == [(9.5, False)]
+    assert companies.rows(
+        "select threshold, enabled from alerts.alert_configs where title = 'Tents run out'"
+    ) == [(9.5, False)]
 
 
 def test_somebody_of_one_tenant_sees_only_that_one(window, companies):

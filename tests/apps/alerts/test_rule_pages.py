@@ -14,7 +14,13 @@ from onceward.web import secrets
 from tests.apps.alerts.place import NORTH, SOUTH
 
 pytestmark = pytest.mark.slow
-LOW = {"title": "Revenue is low", "kind": "threshold", "comparison": "below", "threshold": 50.0, "aggregate": "avg"}
+LOW = {
+    "title": "Revenue is low",
+    "kind": "threshold",
+    "comparison": "below",
+    "threshold": 50.0,
+    "aggregate": "avg",
+}
 
 
 @pytest.fixture
@@ -49,7 +55,9 @@ def refused(place, statement: str, *params, **acting) -> str:
 
 
 def entries(place) -> list[tuple]:
-    return place.rows("select kind, actor, tenant, before, after from onceward.audit_log where kind like 'rule.%' order by seq")
+    return place.rows(
+        "select kind, actor, tenant, before, after from onceward.audit_log where kind like 'rule.%' order by seq"
+    )
 
 
 # ------------------------------------------------------------ the functions
@@ -81,7 +89,9 @@ def test_a_rule_that_makes_no_sense_is_refused(month):
         {"comparison": "beside"}, {"id": str(uuid4())}, {"kind": "change", "threshold": -5},
     ):  # fmt: skip
         assert refused(month, "select alerts.save_rule(%s)", rule_of(month, **wrong)) == "OW008", wrong
-        assert refused(month, "select * from alerts.preview_rule(%s)", rule_of(month, **wrong)) == "OW008", wrong
+        assert refused(month, "select * from alerts.preview_rule(%s)", rule_of(month, **wrong)) == "OW008", (
+            wrong
+        )
     assert refused(month, "select alerts.save_rule(%s)", "[]") == "OW008"
     assert refused(month, "select alerts.save_rule(%s)", rule_of(month, metric_code="nothing")) == "AL002"
     assert refused(month, "select alerts.save_rule(%s, %s)", rule_of(month), uuid4()) == "AL002"
@@ -97,7 +107,8 @@ def test_a_rule_keeps_its_metric_and_its_kind_and_notices_another_who_changed_it
     month.clock.advance(timedelta(seconds=1))
     call(month, "select alerts.save_rule(%s, %s, %s)", rule_of(month, threshold=40), rule, seen)
     assert (
-        refused(month, "select alerts.save_rule(%s, %s, %s)", rule_of(month, threshold=30), rule, seen) == "AL003"
+        refused(month, "select alerts.save_rule(%s, %s, %s)", rule_of(month, threshold=30), rule, seen)
+        == "AL003"
     )
     assert month.value("select threshold from alerts.alert_configs") == 40
 
@@ -128,14 +139,20 @@ def test_rules_are_a_tenants_own_and_only_functions_write_them(month):
 )  # fmt: skip
 def test_a_preview_finds_what_the_rule_would_have_found(month, given):
     """The same moments, one after the other, with the rule in the table."""
-    month.values("revenue", [(month.clock.now() - timedelta(hours=n), 7.0) for n in range(300, 400)], of="porto")
+    month.values(
+        "revenue", [(month.clock.now() - timedelta(hours=n), 7.0) for n in range(300, 400)], of="porto"
+    )
     now, rule = month.clock.now(), rule_of(month, **given)
     previewed = call(month, "select alert_date, external_object_id, found_at, metric_value, message from alerts.preview_rule(%s, 14)", rule,
                      role="onceward_auditor")  # fmt: skip
     assert month.alerts() == []
 
     call(month, "select alerts.save_rule(%s)", rule)
-    step = timedelta(hours=1) if given.get("kind") not in ("change", "trend") else timedelta(hours=2 if given["kind"] == "change" else 4)
+    step = (
+        timedelta(hours=1)
+        if given.get("kind") not in ("change", "trend")
+        else timedelta(hours=2 if given["kind"] == "change" else 4)
+    )
     with month.acting(NORTH, "onceward_worker") as conn:
         for n in range(int(timedelta(days=14) / step), -1, -1):
             conn.execute(
@@ -181,14 +198,18 @@ def test_an_operator_tries_makes_changes_and_switches_off_a_rule(month):
         assert "It would have raised" in tried.text
         assert month.value("select count(*) from alerts.alert_configs") == 0
 
-        wrong = maria.post("/alerting/rules/new", **{**FORM, "threshold": "lots", "title": "", "length": "1000"}, do="save")
+        wrong = maria.post(
+            "/alerting/rules/new", **{**FORM, "threshold": "lots", "title": "", "length": "1000"}, do="save"
+        )
         assert wrong.status_code == 422
         assert wrong.text.count('class="field-error"') == 3
         assert 'value="lots"' in wrong.text
 
         made = maria.post("/alerting/rules/new", **FORM, do="save")
         assert (made.status_code, made.headers["location"]) == (303, "/alerting/rules")
-        ((rule, severity, of),) = month.rows("select id, severity, external_object_id from alerts.alert_configs")
+        ((rule, severity, of),) = month.rows(
+            "select id, severity, external_object_id from alerts.alert_configs"
+        )
         assert (severity, of) == ("critical", "lisbon")
         assert "mean of 1 day below $50" in calls.http.get("/alerting/rules").text
 
@@ -196,7 +217,9 @@ def test_an_operator_tries_makes_changes_and_switches_off_a_rule(month):
         month.clock.advance(timedelta(seconds=1))
         changed = {**FORM, "threshold": "60", "length": "36", "unit": "hours"}
         assert maria.post(f"/alerting/rules/{rule}", **changed, seen=seen, do="save").status_code == 303
-        assert month.rows("select threshold, period from alerts.alert_configs") == [(60.0, timedelta(hours=36))]
+        assert month.rows("select threshold, period from alerts.alert_configs") == [
+            (60.0, timedelta(hours=36))
+        ]
         # A form that was opened before that.
         late = maria.post(f"/alerting/rules/{rule}", **FORM, seen=seen, do="save")
         assert late.status_code == 409

@@ -140,7 +140,9 @@ def prepare(intake: Intake, files: int) -> None:
             )
             intake.conn.execute("select intake.finish_ocr(%s, 1, 400, %s)", [file, Jsonb(ENDPOINT)])
             # Nobody has to read it again.
-            intake.conn.execute("select onceward.cancel(job_id) from intake.shell_files where id = %s", [file])
+            intake.conn.execute(
+                "select onceward.cancel(job_id) from intake.shell_files where id = %s", [file]
+            )
 
 
 class Fleet:
@@ -180,6 +182,7 @@ def _measure(intake: Intake, provider: Provider, fleet: Fleet, plan: Plan) -> Ou
     # What the workers need to get going is not the limit's fault.
     _until(lambda: len(provider.began) > plan.burst * 2, "the provider is asked")
     began = time.monotonic()
+    print(f"measuring for {plan.seconds} s", file=sys.stderr, flush=True)
     for number in range(plan.kills):
         _rest_until(began + (number + 1) * plan.seconds / (plan.kills + 1))
         fleet.kill()
@@ -192,7 +195,7 @@ def _measure(intake: Intake, provider: Provider, fleet: Fleet, plan: Plan) -> Ou
     )
     assert waiting, "the work has run out before the time, so nothing was measured: prepare more files"
 
-    provider.retry_after, provider.refuse_until = plan.retry_after, ended + REFUSES
+    provider.retry_after, provider.refuse_for = plan.retry_after, REFUSES
     _until(lambda: provider.refused > over, "the provider has refused")
     heard = provider.refusals[over]
     _rest_until(heard + plan.retry_after)
@@ -200,13 +203,25 @@ def _measure(intake: Intake, provider: Provider, fleet: Fleet, plan: Plan) -> Ou
     # The rest is not measured.
     provider.most *= 20
     _limit(intake, plan, 20)
-    _until(lambda: not intake.one("select count(*) from intake.shell_files where status <> 'completed'"), "every file is completed")
-    _until(lambda: not intake.one("select active_requests from intake.api_rate_limits where provider_name = 'openai'"), "no slot is held")
+    _until(
+        lambda: not intake.one("select count(*) from intake.shell_files where status <> 'completed'"),
+        "every file is completed",
+    )
+    _until(
+        lambda: (
+            not intake.one(
+                "select active_requests from intake.api_rate_limits where provider_name = 'openai'"
+            )
+        ),
+        "no slot is held",
+    )
 
     used = asked / (plan.requests * (ended - began) / plan.period)
     assert fullest <= plan.requests, f"{fullest} requests in one window, {plan.requests} are allowed"
     assert over == 0, f"{over} requests were refused as too many"
-    assert provider.most_at_once <= plan.slots, f"{provider.most_at_once} requests at once, {plan.slots} are allowed"
+    assert provider.most_at_once <= plan.slots, (
+        f"{provider.most_at_once} requests at once, {plan.slots} are allowed"
+    )
     assert not_quiet == 0, f"{not_quiet} requests while the provider asked to wait"
     assert used >= plan.least_used, f"{used:.1%} of the limit was used, less than {plan.least_used:.0%}"
     _check_accounts(intake, provider, plan)
@@ -223,7 +238,10 @@ def _check_accounts(intake: Intake, provider: Provider, plan: Plan) -> None:
     assert intake.one("select count(*) from intake.api_calls") == 2 * plan.files
     assert intake.one("select sum(actual_tokens) from intake.api_calls") == provider.kept
     assert intake.one("select sum(ai_tokens_used) from intake.user_usage_tracking") == provider.kept
-    assert intake.one("select max(retry_count) from intake.job_queue where job_type like 'ai_queue_pass%%'") <= plan.kills
+    assert (
+        intake.one("select max(retry_count) from intake.job_queue where job_type like 'ai_queue_pass%%'")
+        <= plan.kills
+    )
     assert intake.one("select count(*) from intake.job_queue where status = 'failed'") == 0
     # Nothing leaks: when it has been quiet for a while, the limit gives all again.
     _until(
@@ -233,6 +251,7 @@ def _check_accounts(intake: Intake, provider: Provider, plan: Plan) -> None:
 
 
 def _until(done: Callable[[], object], what: str) -> None:
+    print(f"until {what}", file=sys.stderr, flush=True)
     patience = time.monotonic() + PATIENCE
     while not done():
         assert time.monotonic() < patience, f"waited in vain: {what}"

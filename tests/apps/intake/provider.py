@@ -43,7 +43,9 @@ def reading_by(url: str) -> SmallReading:
     reading = SmallReading()
     settings = extract.Settings(openai_url=url, openai_key="for the double", max_output_tokens=500)
     asking = extract.provider("openai", settings)
-    reading.extractor = replace(asking, endpoint=replace(asking.endpoint, headers=Stamped(asking.endpoint.headers)))
+    reading.extractor = replace(
+        asking, endpoint=replace(asking.endpoint, headers=Stamped(asking.endpoint.headers))
+    )
     return reading
 
 
@@ -59,9 +61,10 @@ class Provider:
         # When it refused; and those of them that were above the limit.
         self.refusals: list[float] = []
         self.over = 0
-        # Refused whatever the limit says: so many, or until a moment; and how long it asks to wait, in seconds.
+        # Refused whatever the limit says: so many, or for so many seconds from the next one on; and how long it asks to wait.
         self.to_refuse = 0
-        self.refuse_until = 0.0
+        self.refuse_for = 0.0
+        self._refuse_until = 0.0
         self.retry_after = 1
         self.most_at_once = 0
         # What each question has used, whenever it was answered: a worker that was killed has it asked again.
@@ -125,9 +128,12 @@ class Provider:
 
     def answer(self, body: dict, sent: float) -> tuple[int, dict, dict]:
         with self._lock:
+            now = time.monotonic()
+            if self.refuse_for:
+                self._refuse_until, self.refuse_for = now + self.refuse_for, 0.0
             over = self.between(sent - self.period, sent) >= self.most
             self.over += over
-            if over or self.refused < self.to_refuse or time.monotonic() < self.refuse_until:
+            if over or self.refused < self.to_refuse or now < self._refuse_until:
                 self.refusals.append(sent)
                 return 429, {"error": {"message": "slow down"}}, {"retry-after": str(self.retry_after)}
             bisect.insort(self.began, sent)

@@ -115,7 +115,15 @@ class SmallReading:
     def entry(self, document, facts, person) -> TimelineEntry:
         reasons = ("name_differs",) if self.bears and names.differ([self.bears], person) else ()
         return TimelineEntry(
-            date(2026, 3, 4), document.kind, "Lab report", "1 value", None, 0.9, len(facts), bool(reasons), reasons
+            date(2026, 3, 4),
+            document.kind,
+            "Lab report",
+            "1 value",
+            None,
+            0.9,
+            len(facts),
+            bool(reasons),
+            reasons,
         )
 
 

@@ -11,7 +11,6 @@ from collections.abc import Iterator
 import pytest
 
 from onceward.worker import Worker
-
 from tests.apps.intake import limits_load
 from tests.apps.intake.conftest import Door
 from tests.apps.intake.provider import Provider, reading_by
@@ -28,7 +27,9 @@ def asked(intake_database, tmp_path):
     def start(most: int, period: float) -> tuple[Intake, Provider, Door]:
         provider = Provider(most, period)
         provider.__enter__()
-        intake = Intake(intake_database.dsn, tmp_path / "bucket", reading_by(provider.url), extractor="openai")
+        intake = Intake(
+            intake_database.dsn, tmp_path / "bucket", reading_by(provider.url), extractor="openai"
+        )
         door = Door(intake)
         opened.append((provider, intake, door))
         return opened[-1][1], opened[-1][0], opened[-1][2]
@@ -134,7 +135,16 @@ def test_a_killed_worker_leaks_no_slot_and_no_token(intake, door):
 def test_workers_that_are_killed_keep_the_limit_and_leak_nothing(intake_database, tmp_path):
     """The load test, small: python -m tests.apps.intake.limits_load runs it for a minute, and asks for 95 % of the limit."""
     plan = limits_load.Plan(
-        requests=24, period=4, seconds=4, workers=2, kills=1, least_used=0.0, work=0.05, files=24, retry_after=5, under_way=4.0
+        requests=24,
+        period=4,
+        seconds=4,
+        workers=2,
+        kills=1,
+        least_used=0.0,
+        work=0.05,
+        files=24,
+        retry_after=5,
+        under_way=4.0,
     )
     outcome = limits_load.run(intake_database.dsn, tmp_path / "bucket", plan)
     assert outcome.over == outcome.not_quiet == 0

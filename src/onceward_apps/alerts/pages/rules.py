@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import date, datetime, timedelta
 from typing import Any, Self
 from uuid import UUID
@@ -121,6 +121,23 @@ class Draft:
         }  # fmt: skip
 
 
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """A form as it is to be shown: a rule that is there, or one that is to be."""
+
+    metric: dict[str, Any]
+    draft: Draft
+    rule: dict[str, Any] | None = None
+    # By field; what concerns none stands under "".
+    problems: dict[str, str] = field(default_factory=dict)
+    # When the rule was changed last, as the form was told.
+    seen: str = ""
+
+    @property
+    def status(self) -> int:
+        return 409 if "" in self.problems else 422 if self.problems else 200
+
+
 def condition(rule: dict[str, Any]) -> str:
     """When a rule fires, in words."""
     period, up = words.span(rule["period"]), rule["comparison"] == "above"
@@ -167,7 +184,7 @@ async def new(request: Request) -> Response:
     async with web_of(request).database.acting(identity_of(request)) as db:
         if tenant and code:
             metric = await _metric(db.connection, tenant, code)
-            return await _form(request, db, metric, Draft(), problems={})
+            return await _form(request, db, Asked(metric, Draft()))
         frame = await layout.frame(db)
         metrics = await store.rows(
             db.connection,
@@ -187,7 +204,9 @@ async def new(request: Request) -> Response:
 async def show(request: Request) -> Response:
     async with web_of(request).database.acting(identity_of(request)) as db:
         rule = await _rule(db.connection, id_of(request))
-        return await _form(request, db, rule, Draft.of_rule(rule), problems={}, rule=rule)
+        return await _form(
+            request, db, Asked(rule, Draft.of_rule(rule), rule, seen=rule["updated_at"].isoformat())
+        )
 
 
 # ------------------------------------------------------------ writing
@@ -214,7 +233,7 @@ async def _take(
             draft = replace(draft, kind=rule["kind"])
         problems = draft.problems()
         if problems or form.text("do") == "preview":
-            return await _form(request, db, metric, draft, problems=problems, rule=rule, seen=form.text("seen"))
+            return await _form(request, db, Asked(metric, draft, rule, problems, form.text("seen")))
         try:
             async with db.connection.transaction():
                 await change(
@@ -225,7 +244,7 @@ async def _take(
             if refused.status_code != 409:
                 raise
             return await _form(
-                request, db, metric, draft, problems={"": refused.detail}, rule=rule, status=409
+                request, db, Asked(metric, draft, rule, {"": refused.detail}, form.text("seen"))
             )
     said = (
         "The rule is changed" if rule else "The rule is made; within five minutes it is looked at for the first time"
@@ -237,23 +256,16 @@ async def switch(request: Request) -> Response:
     rule, on = id_of(request), (await read_form(request)).text("enabled") == "1"
     async with web_of(request).database.acting(identity_of(request), writes=True) as db:
         await change(db, "select alerts.enable_rule(%(id)s::uuid, %(on)s::boolean)", id=rule, on=on)
-    return layout.back(request, ADDRESS, Flash("The rule is on" if on else "The rule is off; its alerts stay"))
+    return layout.back(
+        request, ADDRESS, Flash("The rule is on" if on else "The rule is off; its alerts stay")
+    )
 
 
 # ------------------------------------------------------------ the form and what stands beside it
 
 
-async def _form(
-    request: Request,
-    db: Acting,
-    metric: dict[str, Any],
-    draft: Draft,
-    *,
-    problems: dict[str, str],
-    rule: dict[str, Any] | None = None,
-    seen: str = "",
-    status: int | None = None,
-) -> Response:
+async def _form(request: Request, db: Acting, asked: Asked) -> Response:
+    metric, draft = asked.metric, asked.draft
     frame = await layout.frame(db)
     objects = await _objects(db.connection, metric)
     # A fresh form has no name yet, which is no reason not to show what the rest would find.
@@ -263,8 +275,8 @@ async def _form(
         found = await _preview(db, named.rule(metric))
     drawn = _drawn_object(draft, objects, found or [])
     return render(
-        request, "rule.html", frame, status=status or (422 if problems else 200), metric=metric, draft=draft, problems=problems,
-        rule=rule, seen=seen or (rule["updated_at"].isoformat() if rule else ""), objects=objects, found=found,
+        request, "rule.html", frame, status=asked.status, metric=metric, draft=draft, problems=asked.problems,
+        rule=asked.rule, seen=asked.seen, objects=objects, found=found,
         days=_by_day(found or [], metric["today"]), kinds=KINDS, aggregates=AGGREGATES, comparisons=COMPARISONS,
         severities=SEVERITIES, units=list(UNITS), watched=_watched(draft, objects), most=FOUND, condition=condition, drawn=drawn,
         points=await _course(db.connection, metric, drawn),
@@ -325,9 +337,7 @@ async def _objects(connection: Connection, metric: dict[str, Any]) -> list[dict[
     )  # fmt: skip
 
 
-async def _course(
-    connection: Connection, metric: dict[str, Any], of: str
-) -> list[tuple[datetime, float]]:
+async def _course(connection: Connection, metric: dict[str, Any], of: str) -> list[tuple[datetime, float]]:
     found = await store.rows(
         connection,
         "select date_bin('3 hours', v.observed_at, onceward.now()) as at, avg(v.value) as value from alerts.metric_values as v"

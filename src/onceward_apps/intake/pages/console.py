@@ -57,7 +57,8 @@ class Console:
                     "processed_at - created_at as took from intake.shell_files "
                     # Who acts for one profile sees no other's, not even an id.
                     "where %s::text is null or patient_id::text = %s order by created_at desc limit 15",
-                    tenant, tenant,
+                    tenant,
+                    tenant,
                 ),
                 "people": await _people(connection) if may_open else [],
                 "flags": await store.rows(

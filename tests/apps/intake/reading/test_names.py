@@ -40,7 +40,9 @@ def test_a_document_without_a_name_is_nobody_elses():
 
 
 def test_the_entry_of_a_document_with_another_name_is_for_review():
-    bears = Classification("lab_report", 0.95, entities=(Entity("patient", "Leo Thompson", Span(1, 0, 1), 0.9),))
+    bears = Classification(
+        "lab_report", 0.95, entities=(Entity("patient", "Leo Thompson", Span(1, 0, 1), 0.9),)
+    )
     assert "name_differs" in timeline.entry(bears, [], person="Maya Thompson").reasons
     assert timeline.entry(bears, [], person="Maya Thompson").needs_review
     assert "name_differs" not in timeline.entry(bears, [], person="Leo Thompson").reasons
