@@ -41,11 +41,12 @@ PATIENCE = 240
 class Plan:
     """`requests` in any `period` seconds; `seconds` of work are measured."""
 
-    requests: int = 240
-    period: int = 40
+    # Few enough that the limit decides, and not the machine.
+    requests: int = 120
+    period: int = 60
     # What may begin at once: what is kept for a moment in which nobody claims is lost for the rest of the period.
-    burst: int = 4
-    seconds: int = 60
+    burst: int = 2
+    seconds: int = 70
     workers: int = 3
     kills: int = 3
     slots: int = 40
@@ -57,11 +58,11 @@ class Plan:
     # The share of the limit that has to be used while there is work.
     least_used: float = 0.95
     # Two requests each, and enough that there is work to the end.
-    files: int = 230
+    files: int = 100
 
     @classmethod
     def lasting(cls, seconds: int) -> Plan:
-        return cls(seconds=seconds, files=cls.requests * seconds // cls.period // 2 + 50)
+        return cls(seconds=seconds, files=cls.requests * seconds // cls.period // 2 + 30)
 
 
 @dataclass(frozen=True, slots=True)

@@ -35,7 +35,7 @@ KINDS = {
     "missing": ("Missing data", "An object that had values has none any more."),
 }
 AGGREGATES = {"last": "last value", "avg": "mean", "sum": "sum", "min": "lowest", "max": "highest"}
-COMPARISONS = {"above": "above, or up by more than", "below": "below, or down by more than"}
+COMPARISONS = {"above": "above, or up by", "below": "below, or down by"}
 SEVERITIES = {"critical": "critical", "warning": "warning", "info": "info"}
 UNITS = {"minutes": timedelta(minutes=1), "hours": timedelta(hours=1), "days": timedelta(days=1)}
 SHORTEST, LONGEST = timedelta(minutes=1), timedelta(days=93)
