@@ -12,6 +12,7 @@ from onceward_apps.alerts.pages import STATIC, TEMPLATES
 from onceward_apps.alerts.pages.alerts import ROUTES as ALERTS
 from onceward_apps.alerts.pages.decisions import ROUTES as DECISIONS
 from onceward_apps.alerts.pages.jobs import Pages
+from onceward_apps.alerts.pages.rules import ROUTES as RULES
 from onceward_apps.alerts.sync.pages import ROUTES as SOURCES
 
 
@@ -26,10 +27,11 @@ def make_section(functions: Functions) -> Section:
         # `alerts` are those of the engine's monitors.
         name="alerting",
         title="Alerts and decisions",
-        pages=[*ALERTS, *DECISIONS, *SOURCES, *Pages(functions).routes],
+        pages=[*ALERTS, *RULES, *DECISIONS, *SOURCES, *Pages(functions).routes],
         public=routes.public_routes(functions),
         links=[
             Link("/alerting/", "Metric alerts"),
+            Link("/alerting/rules", "Rules"),
             Link("/alerting/decisions", "Decisions"),
             Link("/alerting/outcomes", "Outcomes"),
             Link("/alerting/sources", "Data sources"),

@@ -37,6 +37,15 @@ FACTS: Final = {
     "date": "Dates",
     "provider": "Providers",
 }
+# Why a document should be looked at, in the words of its page.
+REASONS: Final = {
+    "name_differs": "It bears another name than {person}: is it in the right place?",
+    "unknown_kind": "It is not clear what kind of document it is.",
+    "unsure_kind": "What kind of document it is, is a guess.",
+    "date_missing": "No date was found; it stands at the day when it was added.",
+    "nothing_found": "No facts were found in it.",
+    "doubtful_facts": "Parts of it could not be read for sure; they are marked.",
+}
 # What people read while a file is on its way: the state, in their words, and how far it is.
 PROGRESS: Final = {
     "uploaded": ("Waiting", 1),

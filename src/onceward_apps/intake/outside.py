@@ -45,7 +45,7 @@ class Reading(Protocol):
 
     def normalise(self, facts: Sequence[Fact]) -> Sequence[NormalFact]: ...
 
-    def entry(self, document: Classification, facts: Sequence[NormalFact]) -> TimelineEntry: ...
+    def entry(self, document: Classification, facts: Sequence[NormalFact], person: str) -> TimelineEntry: ...
 
 
 @dataclass(slots=True)
@@ -78,10 +78,10 @@ class Library:
 
         return normalise.facts(list(facts))
 
-    def entry(self, document: Classification, facts: Sequence[NormalFact]) -> TimelineEntry:
+    def entry(self, document: Classification, facts: Sequence[NormalFact], person: str) -> TimelineEntry:
         from onceward_apps.intake.reading import timeline
 
-        return timeline.entry(document, list(facts))
+        return timeline.entry(document, list(facts), person=person)
 
 
 class ReadingFailed(OncewardError):

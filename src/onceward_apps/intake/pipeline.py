@@ -227,7 +227,7 @@ class Pipeline:
             async with self._database.serving() as connection:
                 facts = [domain.fact_of(fact) for fact in await store.read_facts(connection, file_id)]
             normal = self._reading.normalise(facts)
-            entry = self._reading.entry(domain.classification_of(row), normal)
+            entry = self._reading.entry(domain.classification_of(row), normal, row["person"])
             await job.transaction(
                 "kept",
                 store.store_timeline,

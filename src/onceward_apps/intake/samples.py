@@ -79,6 +79,12 @@ LETTERS: list[tuple[Person, str, dict[str, Any]]] = [
         "practice": "Weiss Paediatrics", "title": "Vaccination Record", "date": "15 September 2025",
         "lines": ["Vaccine: Tetanus", "Vaccine: Diphtheria", "Vaccine: Influenza", "Dr. Anna Weiss"],
     }),
+    # Put to the wrong child.
+    (LEO, "allergy-test.pdf", {
+        "practice": "Weiss Paediatrics", "title": "Laboratory Report", "date": "9 March 2026", "patient": "Ella Thornton", "born": "2015-04-11",
+        "lines": ["Ordering provider: Dr. Anna Weiss"],
+        "rows": [_row("Total IgE", "48", "kU/L", "0 - 90"), _row("Eosinophils", "3.1", "%", "1.0 - 6.0")],
+    }),
     (GEORG, "laborbefund.pdf", {
         "practice": "Labor am Markt", "title": "Laborbefund", "date": "08.01.2026",
         "lines": ["Einsender: Dr. med. Jutta Roth"],
@@ -118,7 +124,7 @@ async def people(database: store.Database) -> None:
 
 def printed(person: Person, letter: dict[str, Any]) -> bytes:
     """The letter as a PDF."""
-    return typeset.pdf(_TEMPLATE, {"rows": [], **letter, "patient": person.name, "born": person.born})
+    return typeset.pdf(_TEMPLATE, {"rows": [], "patient": person.name, "born": person.born, **letter})
 
 
 async def _once(content: bytes) -> AsyncIterator[bytes]:

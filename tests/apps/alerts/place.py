@@ -16,6 +16,7 @@ from typing import Any, Self
 from uuid import UUID
 
 import httpx
+from psycopg.types.json import Jsonb
 
 from onceward.deliveries import Outbox
 from onceward.web import WebSettings, secrets
@@ -26,6 +27,7 @@ from onceward_apps.alerts.functions import Functions
 from onceward_apps.alerts.jobs import known, make_app
 from onceward_apps.alerts.section import make_section
 from onceward_apps.alerts.settings import Settings
+from onceward_apps.alerts.sync.access import Access
 
 SETTINGS = Settings(base_url="https://alerts.example")
 NORTH, SOUTH = "northwind", "kiwi"
@@ -143,6 +145,46 @@ class Place:
                 "  %(at)s::date, 'DECIDED', 'act', %(at)s, 'ana' from alert",
                 {"tenant": self.tenants[tenant], "rule": decided, "at": now - timedelta(days=9)},
             )
+            # One of today that has neither a card nor been told of, a customer, and files of a warehouse and of a shop.
+            self.conn.execute(
+                "insert into alerts.alert_instances (tenant_id, alert_config_id, external_object_id, alert_date, metric_code, "
+                "  title, message, severity, triggered_at) "
+                "select t.id, %(rule)s, 'lisbon', (%(at)s at time zone t.time_zone)::date, 'revenue', 'Revenue was low', 'It is low.', "
+                "  'warning', %(at)s from alerts.tenants as t where t.id = %(tenant)s",
+                {"tenant": self.tenants[tenant], "rule": decided, "at": now - timedelta(minutes=1)},
+            )
+            self.conn.execute(
+                "insert into alerts.orders (tenant_id, order_id, customer_id, email, name, ordered_at, updated_at, amount) "
+                "values (%s, '7', 'C7', 'ada@example.com', 'Ada', %s, %s, 40)",
+                [self.tenants[tenant], now - timedelta(days=2), now - timedelta(days=2)],
+            )
+            self._sources(tenant, now)
+
+    def _sources(self, tenant: str, now: datetime) -> None:
+        """Something to read for both synchronisations: a warehouse's values and a shop's orders, as files."""
+        folder = Access.from_environ(os.environ).files / tenant
+        folder.mkdir(parents=True, exist_ok=True)
+        moments = [(now - timedelta(hours=hour)).isoformat() for hour in (30, 20, 10)]
+        values = [f"visits,{at},berlin,{number + 10}\n" for number, at in enumerate(moments)]
+        orders = [
+            f"{number + 100},C{number},{at},{at},{number + 20}.50\n" for number, at in enumerate(moments)
+        ]
+        (folder / "warehouse.csv").write_text(
+            "metric_code,observed_at,external_object_id,value\n" + "".join(values)
+        )
+        (folder / "shop.csv").write_text(
+            "order_id,customer_id,ordered_at,updated_at,amount\n" + "".join(orders)
+        )
+        self.metric("visits", tenant)
+        with self.acting(tenant, "onceward_operator") as conn:
+            for function, target, file in (
+                ("sync-bigquery", "metric_values", "warehouse.csv"),
+                ("sync-ecommerce-data", "orders", "shop.csv"),
+            ):
+                conn.execute(
+                    "select alerts.add_sync_source(%s, 'files', 'csv', %s, %s)",
+                    [function, target, Jsonb({"path": file})],
+                )
 
     def effects(self, tenant: str = NORTH) -> dict[str, tuple[int, str]]:
         """Everything that functions have written for a tenant, in one figure per table; and what is in the ledger."""

@@ -13,6 +13,12 @@ from tests.apps.alerts.place import NORTH, SOUTH, at_once
 pytestmark = pytest.mark.slow
 NAMES = sorted(known())
 CALLS = 100
+# Where each function of the standard writes; what the tests count is no empty input.
+OUTPUTS = {
+    "detect-alerts": "alert_instances", "generate-decision-cards": "decision_cards", "auto-measure-outcomes": "outcomes",
+    "process-alert-notifications": "ledger", "scheduled-cdp-build": "customer_profiles", "sync-bigquery": "metric_values",
+    "sync-ecommerce-data": "orders",
+}  # fmt: skip
 
 
 @pytest.fixture
@@ -22,17 +28,22 @@ def filled(place):
 
 
 def test_every_function_of_the_standard_is_registered():
-    core = {
-        "detect-alerts": "5m", "generate-decision-cards": "15m", "auto-measure-outcomes": "day",
-        "process-alert-notifications": None,
+    assert {name: found.every for name, found in known().items() if name in OUTPUTS} == {
+        "detect-alerts": "5m", "generate-decision-cards": "15m", "auto-measure-outcomes": "day", "process-alert-notifications": None,
+        "scheduled-cdp-build": "day", "sync-bigquery": "hour", "sync-ecommerce-data": "hour",
     }  # fmt: skip
-    assert {name: known()[name].every for name in core} == core
+
+
+def assert_counted(name, before, after) -> None:
+    """It had something to do: a set of effects that is empty is one set, whatever a function does wrong."""
+    written = {table for table in after if after[table] != before[table]}
+    assert written >= {OUTPUTS[name]} if name in OUTPUTS else written, written
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_a_hundred_calls_at_once_are_one_run(filled, name):
     """Lock key, run recorded at its start and at its end, one set of effects."""
-    token = filled.token()
+    token, untouched = filled.token(), filled.effects()
     with filled.served() as calls:
         answers = at_once([lambda: calls.post(name, token)] * CALLS)
 
@@ -48,6 +59,7 @@ def test_a_hundred_calls_at_once_are_one_run(filled, name):
     # What follows the run in its chain, too.
     filled.work()
     before = filled.effects()
+    assert_counted(name, untouched, before)
     # The same after the run has completed.
     with filled.served(workers=False) as calls:
         again = at_once([lambda: calls.post(name, token)] * 10)
@@ -83,6 +95,7 @@ def test_a_run_that_was_cut_off_is_finished_by_the_next_call(filled, name):
         ("completed", 1)
     ]
     done = filled.effects()
+    assert_counted(name, untouched, done)
     assert filled.begin(name)[0] == "completed"
     filled.work()
     assert filled.effects() == done

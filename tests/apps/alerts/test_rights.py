@@ -15,7 +15,7 @@ pytestmark = pytest.mark.slow
 ROLES = ("anybody", "onceward_producer", "onceward_worker", "onceward_operator", "onceward_auditor")
 WRITERS = {
     "onceward_worker": {"metric_definitions", "metric_values", "orders", "customer_profiles", "sync_cursors"},
-    "onceward_operator": {"metric_definitions", "metric_values", "alert_configs", "sync_sources"},
+    "onceward_operator": {"metric_definitions", "metric_values", "sync_sources"},
 }
 
 
@@ -128,11 +128,27 @@ def test_functions_are_for_those_who_need_them(filled):
         "from pg_proc as p where p.pronamespace = 'alerts'::regnamespace", list(ROLES),
     ):  # fmt: skip
         assert "anybody" not in callers, name
-        if name in {"move_card", "settle_alert", "retry_run", "resolve_run", "add_tenant"}:
+        if name in {
+            "move_card",
+            "settle_alert",
+            "retry_run",
+            "resolve_run",
+            "add_tenant",
+            "save_rule",
+            "enable_rule",
+        }:
             assert callers == ["onceward_operator"], name
         if name in {"detect", "make_cards", "measure_outcomes", "reserve_notifications"}:
             assert callers == ["onceward_worker"], name
-        if name in {"take_over", "enqueue_run", "requeue_run", "measure", "check_failed_jobs"}:
+        if name in {
+            "take_over",
+            "enqueue_run",
+            "requeue_run",
+            "measure",
+            "judge",
+            "rule_of",
+            "check_failed_jobs",
+        }:
             assert callers == [], name
 
 

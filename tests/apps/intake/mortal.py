@@ -12,14 +12,19 @@ from onceward_apps.intake.jobs import make_app
 from onceward_apps.intake.routes import Functions
 from onceward_apps.intake.settings import Settings
 from onceward_apps.kit.storage import Storage
+from tests.apps.intake.provider import reading_by
 from tests.apps.intake.stage import SECRET, SmallReading
 
 # Without the variable the module can still be imported, by what looks through all of them.
 FOLDER = Path(os.environ.get("INTAKE_LOAD_FOLDER", "."))
+# A provider that counts, where the load test of limits names one.
+PROVIDER = os.environ.get("INTAKE_LOAD_PROVIDER")
 settings = Settings(
-    storage=Storage(FOLDER.absolute().as_uri(), "/records/objects", [SECRET.encode()]), jwt_secrets=(SECRET,)
+    storage=Storage(FOLDER.absolute().as_uri(), "/records/objects", [SECRET.encode()]),
+    jwt_secrets=(SECRET,),
+    extractor="openai" if PROVIDER else "embedded",
 )
-reading = SmallReading()
+reading = reading_by(PROVIDER) if PROVIDER else SmallReading()
 app = make_app(settings, reading=lambda: reading)
 
 

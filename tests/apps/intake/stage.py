@@ -14,7 +14,7 @@ from starlette.applications import Starlette
 from onceward.testing import Kit
 from onceward_apps.intake import store, tokens
 from onceward_apps.intake.jobs import make_app
-from onceward_apps.intake.reading import errors, kinds
+from onceward_apps.intake.reading import errors, kinds, names
 from onceward_apps.intake.reading.model import (
     Classification,
     Extraction,
@@ -88,6 +88,8 @@ class SmallReading:
     def __init__(self) -> None:
         self.extractor = SmallExtractor()
         self.trouble: list[Exception] = []
+        # The name that documents bear.
+        self.bears: str | None = None
 
     def check(self, path, declared) -> Scanned:
         content = path.read_bytes()
@@ -110,9 +112,18 @@ class SmallReading:
             NormalFact(fact, fact.kind, fact.name, "2345-7", "LOINC", value=Decimal("5.4"), unit="mmol/L") for fact in facts
         ]  # fmt: skip
 
-    def entry(self, document, facts) -> TimelineEntry:
+    def entry(self, document, facts, person) -> TimelineEntry:
+        reasons = ("name_differs",) if self.bears and names.differ([self.bears], person) else ()
         return TimelineEntry(
-            date(2026, 3, 4), document.kind, "Lab report", "1 value", None, 0.9, len(facts), False
+            date(2026, 3, 4),
+            document.kind,
+            "Lab report",
+            "1 value",
+            None,
+            0.9,
+            len(facts),
+            bool(reasons),
+            reasons,
         )
 
 

@@ -76,6 +76,36 @@ def test_pages_and_objects_by_who_asks(intake, site, door):
         assert http.get(f"/records/objects/{intake.profile}/{file}.png").status_code in {303, 404}
 
 
+def test_a_document_with_another_name_says_so_wherever_it_is_shown(intake, site, door):
+    intake.reading.bears = "Leo Thompson"
+    door.upload(png("Glucose 5.4 mmol/L"))
+    intake.drain()
+    file, review = intake.all("select id, needs_review from intake.shell_files")[0]
+    assert review
+    assert intake.one("select reasons from intake.timeline_entries") == ["name_differs"]
+    with site.visitor(intake.owner) as http:
+        assert "It bears another name than Maya Thompson" in http.get(f"/records/files/{file}").text
+        for path in ("/records/", "/records/timeline"):
+            assert "Name differs" in http.get(path, params={"profile": str(intake.profile)}).text
+    # The name itself is in the profile's own rows, and in no message.
+    assert not intake.all("select * from onceward.audit_log as a where a::text ilike '%%Leo%%'")
+
+
+def test_an_operator_of_one_profile_sees_no_file_of_another(intake, site, door):
+    door.upload(png("Glucose 5.4 mmol/L"))
+    door.upload(png("Glucose 5.5 mmol/L"), user=intake.stranger, profile=intake.other)
+    mine, theirs = (
+        str(intake.one("select id from intake.shell_files where patient_id = %s", profile))
+        for profile in (intake.profile, intake.other)
+    )
+    with site.operator(tenant=str(intake.profile)) as http:
+        page = http.get("/intake/").text
+        assert mine in page
+        assert theirs not in page
+    with site.operator() as http:
+        assert {mine in (page := http.get("/intake/").text), theirs in page} == {True}
+
+
 def test_a_link_is_over_when_its_time_is_and_the_token_leaves_the_address(intake, site):
     with site.visitor() as http:
         over = intake.token(lasts=timedelta(seconds=-1))

@@ -1,4 +1,4 @@
-"""The pages: alerts, decisions and their outcomes, runs, health, dead letters, scheduling."""
+"""The pages: alerts, rules, decisions and their outcomes, runs, health, dead letters, scheduling."""
 
 from __future__ import annotations
 

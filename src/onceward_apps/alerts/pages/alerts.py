@@ -69,7 +69,7 @@ async def show(request: Request) -> Response:
         alert = await store.row(
             db.connection,
             "select a.*, t.name as tenant, t.time_zone, d.title as metric, d.unit, c.kind, c.comparison, c.threshold, c.period,"
-            "       c.aggregate, c.periods, k.id as card_id, k.title as card_title, k.status as card_status, k.owner, k.due_on, k.decided_at, k.decision"
+            "       c.aggregate, c.periods, c.updated_at as rule_updated_at, k.id as card_id, k.title as card_title, k.status as card_status, k.owner, k.due_on, k.decided_at, k.decision"
             "  from alerts.alert_instances as a join alerts.tenants as t on t.id = a.tenant_id"
             "  join alerts.alert_configs as c on c.id = a.alert_config_id"
             "  join alerts.metric_definitions as d on d.tenant_id = a.tenant_id and d.metric_code = a.metric_code"
@@ -97,7 +97,8 @@ async def show(request: Request) -> Response:
         marks.append(Mark(alert["decided_at"], f"decided: {alert['decision']}", kind="decided"))
     return render(
         request, "alert.html", shown, alert=alert, points=points, marks=marks, told=told, others=others,
-        level=alert["threshold"] if alert["kind"] == "threshold" else None,
+        # As it was when the rule fired; it may have been changed since.
+        level=alert["reference_value"] if alert["kind"] == "threshold" else None,
     )  # fmt: skip
 
 

@@ -97,6 +97,8 @@ create table if not exists alerts.alert_configs (
   constraint alert_configs_periods_bounded check (periods between 1 and 366 and (kind = 'trend') = (periods > 1)),
   constraint alert_configs_severity_known check (severity in ('info', 'warning', 'critical'))
 );
+alter table alerts.alert_configs add column if not exists updated_at timestamptz not null default onceward.now();
+alter table alerts.alert_configs add column if not exists updated_by text;
 create index if not exists alert_configs_tenant_idx on alerts.alert_configs (tenant_id, metric_code) where enabled;
 comment on table alerts.alert_configs is
   'Rules: a value beyond a threshold, a change against the period before, missing data, a trend over several periods.';

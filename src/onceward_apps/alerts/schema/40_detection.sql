@@ -7,57 +7,14 @@ create or replace function alerts.detect(p_as_of timestamptz, p_date date, p_job
   language plpgsql security definer
   set search_path = pg_catalog, pg_temp
   set jit = off
-  -- A table that was just filled has no statistics; the index is right whatever they say.
-  set enable_seqscan = off
 as $$
 declare
   v_tenant alerts.tenants := alerts.acting_tenant();
+  v_rules  alerts.alert_configs[] := array(select c from alerts.alert_configs as c where c.tenant_id = v_tenant.id and c.enabled);
 begin
   return query
-  with rule as materialized (
-    select c.*, extract(epoch from c.period) as seconds,
-           extract(epoch from c.period) * case c.kind when 'change' then 2 when 'trend' then c.periods else 1 end as span,
-           -- Where its aggregate stands among the measured ones.
-           array_position(array['last', 'avg', 'sum', 'min', 'max'], c.aggregate) as place,
-           case when c.comparison = 'above' or c.kind = 'threshold' then c.threshold else - c.threshold end as bound
-      from alerts.alert_configs as c
-     where c.tenant_id = v_tenant.id and c.enabled
-  ), asked as materialized (
-    select distinct r.metric_code, r.seconds, r.span from rule as r where r.kind <> 'missing'
-  ), measured as materialized (
-    select a.metric_code, a.seconds, a.span, m.*
-      from asked as a
-     cross join lateral alerts.measure(v_tenant.id, a.metric_code, p_as_of, a.seconds, a.span) as m
-  ), compared as (
-    select r.id, m.external_object_id, r.comparison, r.bound, m.now_as[r.place] as observed,
-           case r.kind when 'change' then m.before_as[r.place] else r.threshold end as reference,
-           case r.kind when 'threshold' then m.now_as[r.place]
-                       when 'change' then 100 * (m.now_as[r.place] - m.before_as[r.place]) / nullif(abs(m.before_as[r.place]), 0)
-                       else 100 * m.slope * r.seconds / nullif(abs(m.mean), 0) end as value
-      from rule as r
-      join measured as m on m.metric_code = r.metric_code and m.seconds = r.seconds and m.span = r.span
-                        and (r.external_object_id is null or r.external_object_id = m.external_object_id)
-     where r.kind <> 'missing'
-  ), judged as materialized (
-    select c.id, c.external_object_id, c.observed, c.reference, c.value,
-           coalesce(case c.comparison when 'above' then c.value > c.bound else c.value < c.bound end, false) as fires
-      from compared as c
-    union all
-    -- An object that had values and has had none for a period.
-    select r.id, o.external_object_id, null, null, null, true
-      from rule as r
-      join alerts.metric_objects as o
-        on o.tenant_id = v_tenant.id and o.metric_code = r.metric_code
-       and o.first_observed_at < p_as_of - make_interval(secs => r.seconds)
-       and (r.external_object_id is null or r.external_object_id = o.external_object_id)
-     where r.kind = 'missing'
-       and (o.last_observed_at < p_as_of - make_interval(secs => r.seconds)
-            -- Seen from a day in the past, later values do not count.
-            or (o.last_observed_at >= p_as_of
-                and not exists (select from alerts.metric_values as v
-                                 where v.tenant_id = v_tenant.id and v.metric_code = r.metric_code
-                                   and v.observed_at >= p_as_of - make_interval(secs => r.seconds) and v.observed_at < p_as_of
-                                   and v.external_object_id = o.external_object_id)))
+  with judged as materialized (
+    select j.* from alerts.judge(v_tenant.id, v_rules, p_as_of) as j
   ), made as (
     insert into alerts.alert_instances
       (tenant_id, alert_config_id, external_object_id, alert_date, metric_code, title, message, severity, metric_value,
@@ -66,15 +23,14 @@ begin
            alerts.alert_message(r.kind, r.comparison, d.title, d.unit, nullif(j.external_object_id, ''), j.observed, j.value, r.threshold, r.period, r.periods),
            r.severity, j.observed, j.reference, p_as_of, p_job_id
       from judged as j
-      join rule as r on r.id = j.id
+      join unnest(v_rules) as r on r.id = j.alert_config_id
       join alerts.metric_definitions as d on d.tenant_id = v_tenant.id and d.metric_code = r.metric_code
      where j.fires
      order by r.id, j.external_object_id
         on conflict (tenant_id, alert_config_id, external_object_id, alert_date) do nothing
     returning 1
   )
-  select (select count(*)::integer from rule), (select count(*) from judged),
-         (select count(*) from judged as j where j.fires), (select count(*) from made);
+  select cardinality(v_rules), (select count(*) from judged), (select count(*) from judged as j where j.fires), (select count(*) from made);
 end;
 $$;
 comment on function alerts.detect(timestamptz, date, uuid) is
@@ -103,6 +59,61 @@ as $$
     join alerts.metric_values as v
       on v.tenant_id = p_tenant_id and v.metric_code = p_metric_code and v.observed_at >= b.span_from and v.observed_at < p_as_of
    group by v.external_object_id, b.now_from
+$$;
+
+-- What rules say as of a moment, for each object; they need not be in the table: a preview asks for one that is not saved yet.
+create or replace function alerts.judge(p_tenant_id uuid, p_rules alerts.alert_configs[], p_as_of timestamptz)
+  returns table (alert_config_id uuid, external_object_id text, observed double precision, reference double precision,
+                 value double precision, fires boolean)
+  language sql stable
+  set search_path = pg_catalog, pg_temp
+  set jit = off
+  -- A table that was just filled has no statistics; the index is right whatever they say.
+  set enable_seqscan = off
+as $$
+  with rule as materialized (
+    select c.*, extract(epoch from c.period) as seconds,
+           extract(epoch from c.period) * case c.kind when 'change' then 2 when 'trend' then c.periods else 1 end as span,
+           -- Where its aggregate stands among the measured ones.
+           array_position(array['last', 'avg', 'sum', 'min', 'max'], c.aggregate) as place,
+           case when c.comparison = 'above' or c.kind = 'threshold' then c.threshold else - c.threshold end as bound
+      from unnest(p_rules) as c
+  ), asked as materialized (
+    select distinct r.metric_code, r.seconds, r.span from rule as r where r.kind <> 'missing'
+  ), measured as materialized (
+    select a.metric_code, a.seconds, a.span, m.*
+      from asked as a
+     cross join lateral alerts.measure(p_tenant_id, a.metric_code, p_as_of, a.seconds, a.span) as m
+  ), compared as (
+    select r.id, m.external_object_id, r.comparison, r.bound, m.now_as[r.place] as observed,
+           case r.kind when 'change' then m.before_as[r.place] else r.threshold end as reference,
+           case r.kind when 'threshold' then m.now_as[r.place]
+                       when 'change' then 100 * (m.now_as[r.place] - m.before_as[r.place]) / nullif(abs(m.before_as[r.place]), 0)
+                       else 100 * m.slope * r.seconds / nullif(abs(m.mean), 0) end as value
+      from rule as r
+      join measured as m on m.metric_code = r.metric_code and m.seconds = r.seconds and m.span = r.span
+                        and (r.external_object_id is null or r.external_object_id = m.external_object_id)
+     where r.kind <> 'missing'
+  )
+  select c.id, c.external_object_id, c.observed, c.reference, c.value,
+         coalesce(case c.comparison when 'above' then c.value > c.bound else c.value < c.bound end, false)
+    from compared as c
+  union all
+  -- An object that had values and has had none for a period.
+  select r.id, o.external_object_id, null, null, null, true
+    from rule as r
+    join alerts.metric_objects as o
+      on o.tenant_id = p_tenant_id and o.metric_code = r.metric_code
+     and o.first_observed_at < p_as_of - make_interval(secs => r.seconds)
+     and (r.external_object_id is null or r.external_object_id = o.external_object_id)
+   where r.kind = 'missing'
+     and (o.last_observed_at < p_as_of - make_interval(secs => r.seconds)
+          -- Seen from a day in the past, later values do not count.
+          or (o.last_observed_at >= p_as_of
+              and not exists (select from alerts.metric_values as v
+                               where v.tenant_id = p_tenant_id and v.metric_code = r.metric_code
+                                 and v.observed_at >= p_as_of - make_interval(secs => r.seconds) and v.observed_at < p_as_of
+                                 and v.external_object_id = o.external_object_id)))
 $$;
 
 create or replace function alerts.shown(p_value double precision, p_unit text)

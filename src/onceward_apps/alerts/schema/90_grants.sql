@@ -12,8 +12,8 @@ grant select on alerts.tenants, alerts.runs, alerts.job_runs, alerts.sync_errors
 -- What the synchronisations write.
 grant insert, update, delete on alerts.metric_definitions, alerts.metric_values, alerts.orders, alerts.customer_profiles,
                                 alerts.sync_cursors to onceward_worker;
--- What people set.
-grant insert, update, delete on alerts.metric_definitions, alerts.metric_values, alerts.alert_configs, alerts.sync_sources to onceward_operator;
+-- What people set.  Rules are changed by functions, which write down who has changed what.
+grant insert, update, delete on alerts.metric_definitions, alerts.metric_values, alerts.sync_sources to onceward_operator;
 
 grant execute on function alerts.tenant_id to onceward_producer, onceward_worker, onceward_operator, onceward_auditor;
 grant execute on function alerts.acting_tenant, alerts.window_at, alerts.begin_function, alerts.has_alert to onceward_producer, onceward_worker, onceward_operator;
@@ -21,6 +21,8 @@ grant execute on function alerts.plan_schedules to onceward_worker, onceward_ope
 grant execute on function alerts.detect, alerts.make_cards, alerts.measure_outcomes, alerts.reserve_notifications,
                           alerts.note_deliveries, alerts.tidy_runs to onceward_worker;
 grant execute on function alerts.add_tenant, alerts.settle_alert, alerts.move_card, alerts.retry_run, alerts.resolve_run to onceward_operator;
+grant execute on function alerts.save_rule, alerts.enable_rule to onceward_operator;
+grant execute on function alerts.preview_rule to onceward_operator, onceward_auditor;
 grant execute on function alerts.shown to onceward_worker, onceward_operator, onceward_auditor;
 
 -- Row-level security: the rows of the tenant of the transaction.  None set: none.  '*': all, for those who may.

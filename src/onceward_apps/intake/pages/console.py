@@ -39,6 +39,7 @@ class Console:
             shown = await layout.frame(db)
         # Names of people are for those who may open their pages; an account may have more profiles than one tenant.
         may_open = identity_of(request).acts_for_all
+        tenant = identity_of(request).tenant
         async with self._database.serving() as connection:
             context: dict[str, Any] = {
                 "limits": await store.rows(
@@ -53,7 +54,11 @@ class Console:
                 "files": await store.rows(
                     connection,
                     "select id, status, document_kind, mime_type, file_size_bytes, page_count, needs_review, job_id, ai_job_id, created_at, "
-                    "processed_at - created_at as took from intake.shell_files order by created_at desc limit 15",
+                    "processed_at - created_at as took from intake.shell_files "
+                    # Who acts for one profile sees no other's, not even an id.
+                    "where %s::text is null or patient_id::text = %s order by created_at desc limit 15",
+                    tenant,
+                    tenant,
                 ),
                 "people": await _people(connection) if may_open else [],
                 "flags": await store.rows(

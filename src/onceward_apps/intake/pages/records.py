@@ -32,7 +32,7 @@ COOKIE = "intake-records"
 ROOT = "/records"
 _FILE = (
     "select f.id, f.patient_id, f.filename, f.mime_type, f.file_size_bytes, f.status, f.page_count, f.document_kind, f.needs_review, "
-    "f.refusal, f.created_at, f.processed_at, p.display_name, t.title, t.summary, t.provider, t.entry_date, t.is_dated, "
+    "f.refusal, f.created_at, f.processed_at, p.display_name, t.title, t.summary, t.provider, t.entry_date, t.is_dated, coalesce(t.reasons, '{}') as reasons, "
     "(select count(*) from intake.clinical_facts as c where c.shell_file_id = f.id) as facts "
     "from intake.shell_files as f join intake.user_profiles as p on p.id = f.patient_id "
     "left join intake.timeline_entries as t on t.shell_file_id = f.id "
@@ -233,7 +233,7 @@ class Records:
         by_page = {page: list(some) for page, some in groupby(found_words, key=lambda word: word["page"])}
         return self._page(
             request, "result.html", visit, file=found[0], pages=pages, words=by_page, facts=facts,
-            is_repetition="already" in request.query_params, kinds=domain.FACTS, chosen=next((fact for fact in facts if str(fact["number"]) == chosen), None),
+            is_repetition="already" in request.query_params, kinds=domain.FACTS, reasons=domain.REASONS, chosen=next((fact for fact in facts if str(fact["number"]) == chosen), None),
         )  # fmt: skip
 
     async def _seen(self, visit: Visit, file: dict[str, Any]) -> None:

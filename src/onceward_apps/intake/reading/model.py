@@ -286,5 +286,5 @@ class TimelineEntry:
     confidence: float
     facts: int
     needs_review: bool
-    # Why it does, in words of ours: `date_missing`, `low_confidence`, `unknown_kind`, …
+    # Why it does, in words of ours: `name_differs`, `date_missing`, `unsure_kind`, `unknown_kind`, …
     reasons: tuple[str, ...] = ()

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Final
 
+from onceward_apps.intake.reading import names
 from onceward_apps.intake.reading.model import Classification, DocumentKind, NormalFact, TimelineEntry
 from onceward_apps.intake.reading.normalise import CONFIDENT
 
@@ -29,11 +30,19 @@ _USUAL: Final = ("report", "sample", "examination", "discharge", "admission")
 _NAMED: Final = 3
 
 
-def entry(classification: Classification, facts: Sequence[NormalFact]) -> TimelineEntry:
-    """Where the document stands in time, in a few words, and whether somebody should look at it first."""
+def entry(
+    classification: Classification, facts: Sequence[NormalFact], *, person: str | None = None
+) -> TimelineEntry:
+    """Where the document stands in time, in a few words, and whether somebody should look at it first.
+
+    `person` is whose documents it is put to; without one, the name that it bears is not looked at.
+    """
     day = _day(classification.kind, facts)
     doubted = [fact for fact in facts if fact.doubts]
     reasons = []
+    patients = [entity.text for entity in classification.entities if entity.kind == "patient"]
+    if person is not None and names.differ(patients, person):
+        reasons.append("name_differs")
     if classification.kind == "other":
         reasons.append("unknown_kind")
     elif classification.confidence < CONFIDENT:

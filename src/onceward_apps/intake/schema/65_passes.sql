@@ -38,7 +38,7 @@ create or replace function intake.read_document(p_shell_file_id uuid)
   set search_path = pg_catalog, pg_temp
 as $$
   select jsonb_build_object(
-    'id', f.id, 'patient_id', f.patient_id, 'kind', f.document_kind, 'language', f.document_language, 'confidence', f.confidence, 'uploaded_on', (f.created_at at time zone 'UTC')::date,
+    'id', f.id, 'patient_id', f.patient_id, 'person', p.display_name, 'kind', f.document_kind, 'language', f.document_language, 'confidence', f.confidence, 'uploaded_on', (f.created_at at time zone 'UTC')::date,
     'entities', (select coalesce(jsonb_agg(e.entity order by e.number), '[]') from intake.document_entities as e where e.shell_file_id = f.id),
     'pages', (select coalesce(jsonb_agg(jsonb_build_object('number', g.page_number, 'width', g.width, 'height', g.height,
                 'words', (select coalesce(jsonb_agg(jsonb_build_object('text', w.content, 'x', w.x, 'y', w.y, 'width', w.width,
@@ -46,7 +46,7 @@ as $$
                             from intake.ocr_words as w where w.shell_file_id = f.id and w.page_number = g.page_number))
                 order by g.page_number), '[]')
                 from intake.file_pages as g where g.shell_file_id = f.id))
-    from intake.shell_files as f where f.id = p_shell_file_id
+    from intake.shell_files as f join intake.user_profiles as p on p.id = f.patient_id where f.id = p_shell_file_id
 $$;
 
 -- What a pass has used: in the ledger of calls, and on the profile's account.

@@ -58,7 +58,7 @@ _PROVIDER: Final = re.compile(
     rf"(?<!\w){_TITLE}(?: ?(?:med|dent|Dr|rer|nat)[.:,]?)*(?: {_NAME}| [A-Z]\.){{1,3}}"
 )
 _PATIENT: Final = re.compile(
-    rf"\b(?:Patient(?:in)?(?: name)?|Name|Versicherter?|Vor- und Nachname)\s?:?\s+(?:Mr\.?|Mrs\.?|Ms\.?|Herr|Frau)?\s?(?P<name>{_NAME},? {_NAME}(?: {_NAME})?)"
+    rf"\b(?:Patient(?:in)?(?: name)?|Name|Versicherter?|Vor- und Nachname)\s?:?\s+(?:Mr\.?|Mrs\.?|Ms\.?|Herr|Frau)?\s?(?P<name>{_NAME},? {_NAME}(?: {_NAME}(?!\w|\s?:))?)"
 )
 _ORGANISATION: Final = re.compile(
     r"\w*(?:klinik\w*|krankenhaus|spital)\b|\b(?:hospital|clinic|laboratory|labor|laboratories|practice|praxis|pathology|radiology|radiologie\w*|medical cent(?:re|er)|MVZ|health centre|gemeinschaftspraxis|surgery)\b",
