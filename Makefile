@@ -5,8 +5,9 @@ BIN := .venv/bin
 READY := .venv/.ready
 # What make demo needs is a third of what tests need, and has the same versions.
 RUNNABLE := .venv/.runnable
-# Parallel test processes, and extra arguments for bench, chaos and lock.
-JOBS ?= 2
+# Parallel test processes: one more than two cores, because tests wait for leases, restarts and new processes nearly half
+# of their time. And extra arguments for bench, chaos and lock.
+JOBS ?= 3
 ARGS ?=
 
 # A file stays in one process; the order is that of tests/conftest.py, longest first.
