@@ -142,9 +142,11 @@ def test_a_body_that_is_too_large_is_refused_before_anything_looks_at_it(place):
     assert place.call("GET", "/handle/update/a/b").status == 404
 
 
-def test_a_database_that_is_gone_is_an_answer(place, onceward_server):
+def test_a_database_that_is_gone_is_an_answer(place, onceward_server, monkeypatch):
     token = "unknown"
     assert place.consume(token).body["code"] == "INVALID"
+    # It does not come back, so there is nothing to be patient for.
+    monkeypatch.setattr(place.meals._pool, "timeout", 1.0)
     onceward_server._administer(
         psycopg.sql.SQL("alter database {} allow_connections false").format(
             psycopg.sql.Identifier(place.value("select current_database()"))

@@ -9,7 +9,6 @@ from urllib.parse import urlsplit
 
 import pypdfium2
 import pytest
-from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import expect
 
 from onceward.web import WebSettings
@@ -19,6 +18,7 @@ from tests.apps.proof.stage import Proof
 from tests.apps.proof.test_portal import PDF
 from tests.deliveries.sinks import MailSink
 from tests.web.conftest import SHOTS, Site
+from tests.web.looks import violations
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
 PAGES = "/functions/v1/proof-page"
@@ -106,10 +106,7 @@ def look_at(page, paths, theme, size):
         wide = page.evaluate("document.documentElement.scrollWidth")
         if wide > size[0]:
             trouble.append(f"{path}: {wide} px wide")
-        trouble += [
-            f"{path}: {problem['id']}: {[node['html'][:160] for node in problem['nodes'][:3]]}"
-            for problem in Axe().run(page).response["violations"]
-        ]
+        trouble += [f"{path}: {text}" for text in violations(page, only_colours=theme == "dark")]
     assert not trouble, "\n".join(trouble)
 
 
