@@ -176,8 +176,7 @@ class Worker:
         lane, _, what = said.partition(" ")
         if lane in self._lanes:
             if not what and self._claims.is_full(lane):
-                # What is enqueued there changes nothing until a place is free, which the next poll finds.
-                return
+                return  # Until a place is free, which the next poll finds.
             if what == "returned":
                 self._claims.look_back()
             self._exchanges.noticed = True
