@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import gc
+import socket
 import ssl
+import threading
 from dataclasses import replace
 
 import pytest
@@ -101,6 +104,70 @@ def test_tls_from_the_start(authority):
         way = Smtp("localhost", sink.port, "tls", sender="s@example.com", timeout=LONG, ssl_context=client)
 
         assert isinstance(send(way), Sent)
+
+
+class Deaf:
+    """A mail server that takes a message and says goodbye, and never ends the TLS session."""
+
+    def __init__(self, context):
+        self._context = context
+        self._listener = socket.create_server(("localhost", 0))
+        self.port = self._listener.getsockname()[1]
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._serve)
+
+    def __enter__(self):
+        self._thread.start()
+        return self
+
+    def __exit__(self, *unused):
+        self._over.set()
+        self._thread.join()
+        self._listener.close()
+
+    def _serve(self):
+        raw, _ = self._listener.accept()
+        with (
+            self._context.wrap_socket(raw, server_side=True) as session,
+            session.makefile("rw", newline="") as lines,
+        ):
+            in_message = False
+            answers = {"DATA": "354 go on", "QUIT": "221 goodbye"}
+            self._say(lines, "220 deaf")
+            for line in lines:
+                said = line.strip()
+                if in_message and said != ".":
+                    continue
+                self._say(lines, answers.get(said, "250 ok"))
+                in_message = said == "DATA"
+                if said == "QUIT":
+                    break
+            self._over.wait()
+
+    @staticmethod
+    def _say(lines, text):
+        lines.write(f"{text}\r\n")
+        lines.flush()
+
+
+def test_a_tls_session_that_the_server_does_not_end_is_closed_when_the_mail_is_sent(authority):
+    server, client = contexts(authority)
+    with Deaf(server) as deaf:
+        way = Smtp("localhost", deaf.port, "tls", sender="s@example.com", timeout=LONG, ssl_context=client)
+
+        assert isinstance(send(way), Sent)
+
+        sockets = [
+            found for found in gc.get_objects() if isinstance(found, socket.socket) and found.fileno() != -1
+        ]
+        assert [found for found in sockets if peer_port(found) == deaf.port] == []
+
+
+def peer_port(connection):
+    try:
+        return connection.getpeername()[1]
+    except OSError:
+        return None
 
 
 def test_starttls_is_required_and_not_hoped_for(authority):

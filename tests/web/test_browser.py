@@ -96,7 +96,7 @@ def test_a_person_mends_a_dead_letter(window, db):
     page.get_by_role("cell", name=str(job)[-6:]).get_by_role("link").click()
     expect(page.get_by_text("after attempt 1 of 8")).to_be_visible()
     page.keyboard.press("r")
-    page.get_by_label("Payload").fill('{"card": "valid 12/31"}')
+    page.get_by_role("textbox", name="Payload").fill('{"card": "valid 12/31"}')
     page.get_by_role("button", name="See what changes").click()
     expect(page.get_by_text('"card": "valid 12/31"').last).to_be_visible()
     page.get_by_role("button", name="Requeue", exact=True).click()

@@ -95,8 +95,10 @@ class Smtp:
         except (ValueError, KeyError, TypeError, InvalidArgument):
             return NotSent("content", "the content cannot be made into a message", permanent=True)
         client: aiosmtplib.SMTP | None = None
+        transport: asyncio.BaseTransport | None = None
         try:
             client = await self._connected()
+            transport = client.transport
             await self._envelope(client, sender, outgoing.content["to"])
             await self._body(client, body)
         except _Refused as refusal:
@@ -107,7 +109,7 @@ class Smtp:
             return Sent(message_id(outgoing, sender))
         finally:
             if client is not None:
-                _close(client)
+                _close(client, transport)
 
     async def _connected(self) -> aiosmtplib.SMTP:
         """Nothing was said about the message yet, so that whatever goes wrong may pass later."""
@@ -183,9 +185,12 @@ class Smtp:
             raise _Refused(_answered("the message", response.code, response.message))
 
 
-def _close(client: aiosmtplib.SMTP) -> None:
-    """At once: everything was said, and a server that hangs would keep a TLS connection half open."""
-    transport = client.transport
+def _close(client: aiosmtplib.SMTP, transport: asyncio.BaseTransport | None = None) -> None:
+    """At once: everything was said, and a server that hangs would keep a TLS connection half open.
+
+    `transport`: what it was before the client may have closed it, which for TLS only begins to.
+    """
+    transport = client.transport or transport
     client.close()
     if isinstance(transport, asyncio.WriteTransport):
         transport.abort()
