@@ -304,7 +304,7 @@ def test_what_is_enqueued_in_a_full_lane_does_not_rouse_a_worker_and_a_higher_ca
             assert await worker.passes.next() == 0
             worker.passes.listen()
             worker._notified("default")
-            assert not worker._wanted
+            assert not worker._exchanges.wanted
             await asyncio.to_thread(plain.enqueue, holds)
             await asyncio.to_thread(plain.add_lane, "default", max_running=2)
             assert await worker.passes.next(within=30) == 1
