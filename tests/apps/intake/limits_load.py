@@ -97,11 +97,10 @@ def run(dsn: str, folder: Path, plan: Plan) -> Outcome:
         prepare(intake, plan.files)
         fleet = Fleet(intake, provider.url, plan.lease)
         try:
-            outcome = _measure(intake, provider, fleet, plan)
+            return _measure(intake, provider, fleet, plan)
         finally:
             fleet.close()
-    intake.close()
-    return outcome
+            intake.close()
 
 
 def _limit(intake: Intake, plan: Plan, faster: int = 1) -> None:
@@ -235,7 +234,7 @@ def _measure(intake: Intake, provider: Provider, fleet: Fleet, plan: Plan) -> Ou
 
 def _check_accounts(intake: Intake, provider: Provider, plan: Plan) -> None:
     """Each answer that was kept is on somebody's account, to the token; each file once."""
-    assert len(provider.used) == 2 * plan.files
+    assert len(provider.used) == 2 * plan.files, f"{len(provider.used)} questions for {plan.files} files"
     assert intake.one("select count(*) from intake.api_calls") == 2 * plan.files
     assert intake.one("select sum(actual_tokens) from intake.api_calls") == provider.kept
     assert intake.one("select sum(ai_tokens_used) from intake.user_usage_tracking") == provider.kept
