@@ -31,7 +31,7 @@ help: ## Show these targets
 demo: $(RUNNABLE) ## Start everything with a sample shop and the four systems, and print a link to the pages; PORT chooses the port
 	@$(BIN)/onceward up onceward.samples:app $(SYSTEMS:%=onceward_apps.%.app:app)
 
-test: check ## Run every check, all tests, then the crash tests (some forty minutes)
+test: check ## Run every check, all tests, then the crash tests (some thirty-five minutes)
 	@echo "==> PostgreSQL 15"
 	@tools/postgres15.sh > .venv/.postgres15
 	@echo "==> Chromium"
