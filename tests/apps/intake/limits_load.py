@@ -46,6 +46,8 @@ class Plan:
     period: int = 60
     # What may begin at once: what is kept for a moment in which nobody claims is lost for the rest of the period.
     burst: int = 2
+    # Between the claim and the question, in which the pages are read; None is the engine's own.
+    allowance: str | None = None
     seconds: int = 70
     workers: int = 3
     kills: int = 3
@@ -105,9 +107,17 @@ def run(dsn: str, folder: Path, plan: Plan) -> Outcome:
 
 def _limit(intake: Intake, plan: Plan, faster: int = 1) -> None:
     intake.conn.execute(
-        "select onceward.set_limit(%s, %s, p_period => make_interval(secs => %s), p_burst => %s, p_allowance => '300 milliseconds', "
+        "select onceward.set_limit(%s, %s, p_period => make_interval(secs => %s), p_burst => %s, p_allowance => %s::interval, "
         "p_weight => 90000000, p_weight_burst => %s, p_slots => %s)",
-        [LIMIT, plan.requests * faster, plan.period, plan.burst * faster, AT_ONCE, plan.slots],
+        [
+            LIMIT,
+            plan.requests * faster,
+            plan.period,
+            plan.burst * faster,
+            plan.allowance,
+            AT_ONCE,
+            plan.slots,
+        ],
     )
 
 
