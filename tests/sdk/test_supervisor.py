@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import signal
+import sys
 import urllib.error
 import urllib.request
 
@@ -11,6 +12,7 @@ import psutil
 import pytest
 
 from onceward import Client
+from onceward.worker import supervisor
 from tests.sdk import stage
 from tests.sdk.children import log_line, process, until
 from tests.sdk.gate import WRONG_PASSWORD, Gate, refusing_server
@@ -138,3 +140,15 @@ def test_a_worker_waits_for_a_database_that_is_not_there_yet(onceward_database, 
     with process("host=127.0.0.1 port=1 dbname=none connect_timeout=1") as child:
         assert "refused" in log_line(child, "database_unreachable")["error"]
         assert child.poll() is None
+
+
+def test_an_error_tells_nothing_of_a_faster_loop_that_is_not_installed(monkeypatch):
+    monkeypatch.setitem(sys.modules, "uvloop", None)
+
+    async def main() -> None:
+        raise ValueError("of the handler")
+
+    with pytest.raises(ValueError, match="of the handler") as raised:
+        supervisor._run(main())
+
+    assert raised.value.__context__ is None

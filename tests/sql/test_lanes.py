@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import psycopg
+import pytest
 
 
 def test_a_worker_gets_jobs_of_the_lanes_it_asks_for_only(db):
@@ -28,6 +29,12 @@ def test_a_lane_named_twice_gives_each_job_once(db):
 
     assert {claim.job_id for claim in claims} == jobs
     assert len(claims) == 3
+
+
+@pytest.mark.parametrize("name", [".", "..", "a b", "", "x" * 101])
+def test_a_lane_that_no_address_could_name_is_refused(db, name):
+    with db.refused("OW008", "lane"):
+        db.call("add_lane", name=name)
 
 
 def test_adding_a_lane_again_changes_nothing_unless_it_names_caps(db):

@@ -43,6 +43,13 @@ def test_an_edit_that_is_too_large_for_the_lane_is_kept_and_the_cap_is_beside_it
     assert db.state(job) == "dead_letter"
 
 
+def test_an_emptied_payload_is_not_the_old_one(ana, db):
+    job = db.dead_letter("charge", {"card": "old"})
+
+    assert "this is not JSON" in html.unescape(ana.post(f"/jobs/{job}/requeue", 400, payload=" ").text)
+    assert db.state(job) == "dead_letter"
+
+
 def test_a_form_that_is_too_large_says_how_large_it_is_and_where_the_text_is(ana, db):
     job = db.dead_letter("charge", {"card": "old"})
 

@@ -126,12 +126,13 @@ def _stop(worker: Worker, number: int) -> None:
 
 
 def _run(main: Any) -> None:
-    try:
+    # Not run while its absence is handled, of which every traceback would tell.
+    run: Any = asyncio.run
+    with contextlib.suppress(ImportError):
         import uvloop
-    except ImportError:
-        asyncio.run(main)
-    else:
-        uvloop.run(main)
+
+        run = uvloop.run
+    run(main)
 
 
 def _child(target: str, settings: WorkerSettings, tell: Connection) -> None:

@@ -204,6 +204,9 @@ def test_an_operator_tries_makes_changes_and_switches_off_a_rule(month):
         assert wrong.status_code == 422
         assert wrong.text.count('class="field-error"') == 3
         assert 'value="lots"' in wrong.text
+        for do in ("preview", "save"):
+            long = maria.post("/alerting/rules/new", **{**FORM, "title": "x" * 201}, do=do)
+            assert (long.status_code, long.text.count('class="field-error"')) == (422, 1)
 
         made = maria.post("/alerting/rules/new", **FORM, do="save")
         assert (made.status_code, made.headers["location"]) == (303, "/alerting/rules")

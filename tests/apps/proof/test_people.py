@@ -229,9 +229,13 @@ def test_who_let_a_failed_result_pass_and_why_is_a_warning(sql):
         ("7200 mpn/g", "5000 cfu/g", False),
         ("Not detected", "Absent in 25 g", False),
         ("30 g", "Absent in 25 g", False),
+        ("PRESENT in 25 g", "Absent in 25 g", True),
+        ("Detected", "Not detected in 25 g", True),
+        ("Not present in 25 g", "Absent in 25 g", False),
+        ("None found", "Absent", False),
     ],
 )
-def test_a_figure_above_its_limit_has_not_passed(sql, found, limit, exceeds):
+def test_what_is_above_its_limit_or_must_not_be_there_has_not_passed(sql, found, limit, exceeds):
     batch = sql.create()
     answer = sql.record(batch, [{**PASSING[1], "result": found, "limit": limit}])
     assert answer["success"] is not exceeds

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import importlib
 import json
 import os
@@ -33,12 +34,12 @@ def main() -> None:
 
 def run(main: Coroutine[Any, Any, None]) -> None:
     """On the fastest loop there is, for every system alike."""
-    try:
+    chosen: Any = asyncio.run
+    with contextlib.suppress(ImportError):
         import uvloop
-    except ImportError:
-        asyncio.run(main)
-    else:
-        uvloop.run(main)
+
+        chosen = uvloop.run
+    chosen(main)
 
 
 def end_with_parent() -> None:

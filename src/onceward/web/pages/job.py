@@ -205,7 +205,8 @@ async def requeue(request: Request) -> Response:
     text = form.raw("payload")
     edit = Edit(job, text, most)
     try:
-        payload = read_payload(text) if text.strip() else job.payload
+        # Without the field, as the button of a delivery sends it, nothing was edited; an emptied one is no object.
+        payload = read_payload(text) if "payload" in form.names() else job.payload
         dumped = jsonsafe.dumps(payload)
         changed = payload != job.payload
         if changed:

@@ -187,8 +187,8 @@ async def set_caps(request: Request) -> Response:
 
 
 def _most_at_once(text: str) -> int:
-    """0 is what the engine takes for: any number."""
-    return reading.whole_or_none("jobs at once", text, least=1, most=100_000) or 0
+    """0, or nothing, is what the engine takes for: any number."""
+    return reading.whole_or_none("jobs at once", text, least=0, most=100_000) or 0
 
 
 async def set_running(request: Request) -> Response:

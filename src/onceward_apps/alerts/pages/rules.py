@@ -268,10 +268,10 @@ async def _form(request: Request, db: Acting, asked: Asked) -> Response:
     metric, draft = asked.metric, asked.draft
     frame = await layout.frame(db)
     objects = await _objects(db.connection, metric)
-    # A fresh form has no name yet, which is no reason not to show what the rest would find.
+    # A fresh form has no name yet, or one that is too long, which is no reason not to show what the rest would find.
     found = None
     if not set(draft.problems()) - {"title"}:
-        named = replace(draft, title=draft.title or "?")
+        named = replace(draft, title=draft.title[:200] or "?")
         found = await _preview(db, named.rule(metric))
     drawn = _drawn_object(draft, objects, found or [])
     return render(

@@ -98,6 +98,17 @@ as $$
     from figure as f
 $$;
 
+-- Where nothing may be found, something was: a word for it that is not denied.  What a laboratory writes otherwise is for people.
+create or replace function raw_ops.fn_was_found(p_found text, p_limit text)
+  returns boolean
+  language sql immutable
+  set search_path = pg_catalog, pg_temp
+as $$
+  select p_limit ~* '^\s*(absent|not detected|none|negative|nil)\M'
+     and p_found ~* '\m(present|detected|positive|found|isolated|confirmed)\M'
+     and p_found !~* '\m(not|no|none|never|un|non)\M'
+$$;
+
 -- What is wrong with the results, or null: nothing is half recorded.
 create or replace function raw_ops.fn_check_lab_results(
   p_batch raw_ops.batches, p_results jsonb, p_lab_name text, p_certificate_reference text, p_analysis_date date
@@ -147,6 +158,9 @@ begin
     if length(v_item::text) > 2000 then return format('result of %s is too long', v_name); end if;
     if (v_item -> 'passed')::boolean and raw_ops.fn_exceeds_limit(v_item ->> 'result', v_item ->> 'limit') then
       return format('%s of %s is more than the limit %s, and cannot have passed', v_item ->> 'result', v_name, v_item ->> 'limit');
+    end if;
+    if (v_item -> 'passed')::boolean and raw_ops.fn_was_found(v_item ->> 'result', v_item ->> 'limit') then
+      return format('%s of %s is not %s, and cannot have passed', v_item ->> 'result', v_name, v_item ->> 'limit');
     end if;
   end loop;
   if (select count(distinct g ->> 'parameter') from jsonb_array_elements(p_results) as g) < jsonb_array_length(p_results) then
