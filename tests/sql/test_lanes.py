@@ -31,7 +31,7 @@ def test_a_lane_named_twice_gives_each_job_once(db):
     assert len(claims) == 3
 
 
-@pytest.mark.parametrize("name", [".", "..", "a b", "", "x" * 101])
+@pytest.mark.parametrize("name", [".", "..", "...", "a b", "", "x" * 101])
 def test_a_lane_that_no_address_could_name_is_refused(db, name):
     with db.refused("OW008", "lane"):
         db.call("add_lane", name=name)

@@ -233,6 +233,7 @@ def test_who_let_a_failed_result_pass_and_why_is_a_warning(sql):
         ("Detected", "Not detected in 25 g", True),
         ("Not present in 25 g", "Absent in 25 g", False),
         ("None found", "Absent", False),
+        ("Nothing detected", "Not detected", False),
     ],
 )
 def test_what_is_above_its_limit_or_must_not_be_there_has_not_passed(sql, found, limit, exceeds):

@@ -18,9 +18,9 @@ begin
   if p_name is null or p_name !~ '^[A-Za-z0-9_.:-]{1,100}$' then
     perform onceward.bad_argument('lane', p_name, 'must be 1 to 100 letters, digits or . _ : -');
   end if;
-  -- No address could name it: these mean the place itself, and the one above.
-  if p_name in ('.', '..') then
-    perform onceward.bad_argument('lane', p_name, 'must have a letter or a digit');
+  -- No address could name them all: . and .. mean the place itself, and the one above.
+  if p_name ~ '^[.]+$' then
+    perform onceward.bad_argument('lane', p_name, 'must not be dots alone');
   end if;
   if p_max_payload_bytes not between 1024 and 268435456 then
     perform onceward.bad_argument('max_payload_bytes', p_max_payload_bytes::text, 'must be between 1024 and 268435456');

@@ -72,6 +72,8 @@ Reason = Annotated[
 ]
 _NAME = r"^[A-Za-z0-9_.:/-]{1,200}$"
 _LANE = r"^[A-Za-z0-9_.:-]{1,100}$"
+# One that can be made is not dots alone.
+_NEW_LANE = r"^[.]{0,99}[A-Za-z0-9_:-][A-Za-z0-9_.:-]{0,99}$"
 Name = Annotated[str, Field(strict=True, pattern=_NAME)]
 LaneName = Annotated[str, Field(strict=True, pattern=_LANE)]
 Tenant = Annotated[
@@ -87,6 +89,7 @@ State = Literal[STATES]  # type: ignore[valid-type] # the engine's own list
 
 NameInPath = Annotated[str, Path(pattern=_NAME, examples=["nightly-report"])]
 LaneInPath = Annotated[str, Path(pattern=_LANE, examples=["default"])]
+NewLaneInPath = Annotated[str, Path(pattern=_NEW_LANE, max_length=100, examples=["default"])]
 Limit = Annotated[int, Query(ge=1, le=MOST, description="How many at most.")]
 
 

@@ -12,7 +12,17 @@ from starlette.requests import Request
 from onceward import calls
 from onceward.model import LaneInfo
 from onceward.web.api.callers import Operator, Reader
-from onceward.web.api.fields import Changed, Duration, Flag, LaneInPath, Reason, Sent, Whole, answer_of
+from onceward.web.api.fields import (
+    Changed,
+    Duration,
+    Flag,
+    LaneInPath,
+    NewLaneInPath,
+    Reason,
+    Sent,
+    Whole,
+    answer_of,
+)
 from onceward.web.context import web_of
 
 router = APIRouter()
@@ -57,7 +67,7 @@ async def list_lanes(request: Request, caller: Reader) -> Any:
 
 
 @router.put("/lanes/{lane}", summary="Create or change a lane", response_model=Changed)
-async def put_lane(request: Request, caller: Operator, lane: LaneInPath, body: LaneSettings) -> Any:
+async def put_lane(request: Request, caller: Operator, lane: NewLaneInPath, body: LaneSettings) -> Any:
     """A cap below what runs stops nothing: no job starts until fewer run. For tokens without a tenant."""
     caller.check_shared("Lanes")
     call = calls.add_lane(

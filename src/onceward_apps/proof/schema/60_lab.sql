@@ -106,7 +106,7 @@ create or replace function raw_ops.fn_was_found(p_found text, p_limit text)
 as $$
   select p_limit ~* '^\s*(absent|not detected|none|negative|nil)\M'
      and p_found ~* '\m(present|detected|positive|found|isolated|confirmed)\M'
-     and p_found !~* '\m(not|no|none|never|un|non)\M'
+     and p_found !~* '\m(not|no|non|none|nothing|nil|never|without|absent|negative)\M'
 $$;
 
 -- What is wrong with the results, or null: nothing is half recorded.
