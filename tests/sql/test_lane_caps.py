@@ -25,6 +25,8 @@ def told(rows, lane: str = "default"):
 
 
 def heard(conn) -> list[str]:
+    # Notifications come with the reply to the next query: no waiting for what may not come.
+    conn.execute("select 1")
     return [note.payload for note in conn.notifies(timeout=0)]
 
 
