@@ -183,21 +183,64 @@ def test_a_lane_is_made_and_its_sizes_changed(ana, db):
     assert [(row.kind, row.actor) for row in kinds] == [("lane.created", "ana"), ("lane.changed", "ana")]
 
 
+def problems(text: str) -> dict[str, str]:
+    """What stands under each field that is wrong."""
+    return dict(re.findall(r'<p class="field-error" id="e-([\w-]+)">(.*?)</p>', text))
+
+
 @pytest.mark.parametrize(
-    ("fields", "said"),
+    ("fields", "wrong", "said"),
     [
-        ({"name": "default"}, "is there already"),
-        ({"name": "no spaces"}, "must be 1 to 100 letters"),
-        ({"name": "mail", "max_payload": "much"}, "must be a size"),
-        ({"name": "mail", "max_payload": "1B"}, "between 1024"),
+        ({"name": "default"}, "name", "Lane default is there already."),
+        ({"name": "no spaces"}, "name", "The name must be 1 to 100 letters"),
+        ({"name": "mail", "max_payload": "much"}, "max_payload", "The size of payloads must be a size"),
+        ({"name": "mail", "max_payload": "1B"}, "max_payload", "The size of payloads must be from 1KiB to 256MiB"),
+        ({"name": "mail", "max_result": "9TB"}, "max_result", "The size of results must be from 1KiB to 256MiB"),
+        ({"name": "mail", "max_wait": "soon"}, "max_wait", "The longest wait must be a duration"),
+        ({"name": "mail", "max_wait": "400d"}, "max_wait", "The longest wait must be between 0"),
+        ({"name": "mail", "max_running": "-1"}, "max_running", "The number of jobs at once must be a whole number"),
     ],
-)
-def test_a_lane_that_cannot_be_made_says_why_and_keeps_what_was_typed(ana, db, fields, said):
+)  # fmt: skip
+def test_a_lane_that_cannot_be_made_says_why_and_keeps_what_was_typed(ana, db, fields, wrong, said):
     text = ana.post("/new-lane", 400, **fields).text
 
-    assert said in text
-    assert f'value="{fields["name"]}"' in text
+    assert list(problems(text)) == [wrong]
+    assert problems(text)[wrong].startswith(said)
+    assert all(f'value="{typed}"' in text for typed in fields.values())
     assert db.value("select count(*) from onceward.lanes") == 1
+
+
+@pytest.mark.parametrize(
+    ("form", "fields", "wrong"),
+    [
+        ("turns", {"max_wait": "soon"}, {"max_wait": "The longest wait must be a duration"}),
+        ("share", {"tenant": "*", "turns": "2"}, {"tenant": "The tenant must be 1 to 200 characters"}),
+        ("share", {"tenant": "acme", "turns": "0"}, {"turns": "The number of turns must be a whole number"}),
+        ("bound", {"max_depth": "some", "max_age": "old"},
+         {"max_depth": "The number of ready jobs must be a whole number", "max_age": "The age of the oldest must be"}),
+        ("bound", {"max_age": "2d", "over": "explode"}, {"over": "What enqueue does above it must be"}),
+        ("bound", {"max_age": "2d", "over": "defer", "defer_by": "50d"}, {"defer_by": "The time to put off by must be"}),
+        ("bound", {"max_bytes": "9999999TB", "over": "defer"}, {"max_bytes": "The size of their payloads must be"}),
+        ("bound", {"over": "signal"}, {"max_depth": "A bound needs a number of jobs, an age or a size."}),
+        ("running", {"max_running": "100001"}, {"max_running": "The number of jobs at once must be"}),
+        ("caps", {"max_payload": "1KiB", "max_result": "3"}, {"max_result": "The size of results must be from"}),
+    ],
+)  # fmt: skip
+def test_a_form_of_a_lane_comes_back_with_what_is_wrong_at_its_fields(ana, db, form, fields, wrong):
+    before = db.one("select * from onceward.lanes where name = 'default'")
+    text = ana.post(f"/lanes/default/{form}", 400, **fields).text
+
+    assert {name: said[: len(wrong.get(name, said))] for name, said in problems(text).items()} == wrong
+    panel = re.search(
+        rf'<details class="more" id="{"turns" if form == "share" else form}" open>.*?</details>',
+        text,
+        re.DOTALL,
+    )
+    assert panel, "the form that is wrong is not open"
+    assert all(f'value="{typed}"' in panel[0] for name, typed in fields.items() if name != "over")
+    assert db.one("select * from onceward.lanes where name = 'default'") == before
+    assert db.run("select * from onceward.bounds") == []
+    assert problems(ana.get(f"/lanes/default/{form}")) == {}
 
 
 def test_who_is_bound_to_a_tenant_makes_no_lane(site, db):

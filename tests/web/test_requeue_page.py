@@ -19,7 +19,7 @@ def test_an_edit_that_the_task_refuses_is_kept_and_says_which_field_is_wrong(ser
     page = f"/jobs/{job}/requeue"
 
     answer = ana.post(page, 400, payload='{"card": "new", "amount": "lots"}').text
-    assert "payload does not fit task charge: amount: " in answer
+    assert "Payload does not fit task charge: amount: " in answer
     assert "&#34;lots&#34;" in answer.partition("<textarea")[2]
     assert db.state(job) == "dead_letter"
     # Nothing was edited: maybe the code has changed meanwhile.
@@ -38,7 +38,7 @@ def test_an_edit_that_is_too_large_for_the_lane_is_kept_and_the_cap_is_beside_it
 
     answer = ana.post(page, 413, payload='{"card": "' + "y" * 3000 + '"}').text
 
-    assert "payload must be at most 2048 bytes" in answer
+    assert "Payload must be at most 2048 bytes" in answer
     assert "y" * 3000 in answer.partition("<textarea")[2]
     assert db.state(job) == "dead_letter"
 
@@ -46,7 +46,7 @@ def test_an_edit_that_is_too_large_for_the_lane_is_kept_and_the_cap_is_beside_it
 def test_an_emptied_payload_is_not_the_old_one(ana, db):
     job = db.dead_letter("charge", {"card": "old"})
 
-    assert "this is not JSON" in html.unescape(ana.post(f"/jobs/{job}/requeue", 400, payload=" ").text)
+    assert "This is not JSON" in html.unescape(ana.post(f"/jobs/{job}/requeue", 400, payload=" ").text)
     assert db.state(job) == "dead_letter"
 
 

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import secrets
+from urllib.parse import urlsplit
 
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
 from onceward import errors, logs
+from onceward.web.auth import safe_next
+from onceward.web.filling import told
 from onceward.web.forms import TooLarge
-from onceward.web.layout import render
+from onceward.web.layout import Flash, back, render
 
 log = logs.get("onceward.web")
 # Another tenant's job looks like one that does not exist.
@@ -93,7 +96,26 @@ def answer(
     if request.url.path.startswith("/api/") or request.url.path.endswith(".csv"):
         problem = {"title": message, "status": status, "detail": detail, "hint": hint}
         return JSONResponse(problem, status, media_type="application/problem+json")
+    came_from = _came_from(request)
+    if request.method == "POST" and status in {400, 409} and came_from is not None:
+        place = came_from
+        if urlsplit(place).path == request.url.path and status == 409:
+            # The page that asked is about what cannot be done any more; above it is the page of the thing.
+            place = request.url.path.rpartition("/")[0] or "/"
+        if urlsplit(place).path != request.url.path:
+            return back(request, place, Flash(told(message, detail, hint), tone="trouble"))
     return render(
         request, "problem.html", None, status,
         title=_TITLES.get(status, "This did not work"), status_code=status, message=message, detail=detail, hint=hint,
+        came_from=came_from,
     )  # fmt: skip
+
+
+def _came_from(request: Request) -> str | None:
+    """The page of ours that led here, which a browser names; only pages behind the gate show what another one says."""
+    if getattr(request.state, "identity", None) is None:
+        return None
+    found = urlsplit(request.headers.get("referer", ""))
+    if found.netloc != request.headers.get("host") or found.scheme not in {"http", "https"}:
+        return None
+    return safe_next(found.path + (f"?{found.query}" if found.query else ""))

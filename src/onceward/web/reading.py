@@ -6,6 +6,7 @@ import re
 from datetime import timedelta
 
 from onceward.errors import InvalidArgument, shown
+from onceward.web import words
 
 _SECONDS = {"ms": 0.001, "s": 1, "m": 60, "min": 60, "h": 3600, "d": 86400, "w": 604800}
 _PART = re.compile(r"([0-9]+(?:\.[0-9]+)?)\s*(ms|min|[smhdw])\s*")
@@ -53,7 +54,7 @@ def whole_or_none(name: str, text: str, *, least: int = 0, most: int = 2**31 - 1
     return whole(name, text, least=least, most=most) if text.strip() else None
 
 
-def size_or_none(name: str, text: str) -> int | None:
+def size_or_none(name: str, text: str, *, least: int = 0, most: int = 2**53) -> int | None:
     """Bytes, as 64MiB; None for an empty field."""
     if not text.strip():
         return None
@@ -62,7 +63,12 @@ def size_or_none(name: str, text: str) -> int | None:
         raise InvalidArgument(
             f"{name} must be a size, got {shown(text)!r}", hint="Write it as 512KiB or 64MiB."
         )
-    return int(float(found[1]) * _BYTES[found[2]])
+    size = int(float(found[1]) * _BYTES[found[2]])
+    if not least <= size <= most:
+        raise InvalidArgument(
+            f"{name} must be from {words.size(least)} to {words.size(most)}, got {shown(text)!r}"
+        )
+    return size
 
 
 def threshold(name: str, text: str, unit: str) -> float | str | None:

@@ -14,12 +14,13 @@ from starlette.routing import Route
 from onceward import calls, jsonsafe
 from onceward.app import Onceward
 from onceward.calls import browsing
-from onceward.errors import InvalidArgument, OncewardError, PayloadTooLarge, UnknownJob, WrongState
+from onceward.errors import InvalidArgument, PayloadTooLarge, UnknownJob, WrongState
 from onceward.model import DeliveryInfo, EventInfo, JobInfo, Json, StepInfo
 from onceward.web import graph, jsonview, layout, tables, timeline
 from onceward.web.care import Care, assigning, care_of, people_for
 from onceward.web.context import identity_of, web_of
 from onceward.web.database import Acting
+from onceward.web.filling import told
 from onceward.web.forms import MOST_BYTES, read_form
 from onceward.web.layout import Flash
 
@@ -212,14 +213,14 @@ async def requeue(request: Request) -> Response:
         if changed:
             check_payload(web.settings.apps, job.task, payload)
     except InvalidArgument as error:
-        return _requeue_page(request, shown, replace(edit, problem=told(error)), 400)
+        return _requeue_page(request, shown, replace(edit, problem=told(error.message, error.hint)), 400)
     if form.checked("compare"):
         return _requeue_page(request, shown, replace(edit, payload=payload))
     try:
         async with web.database.acting(who, writes=True) as db:
             state = await db.run(calls.requeue(job_id, payload=dumped if changed else None))
     except PayloadTooLarge as error:
-        return _requeue_page(request, shown, replace(edit, problem=told(error)), 413)
+        return _requeue_page(request, shown, replace(edit, problem=told(error.message, error.hint)), 413)
     said = "Requeued with the edited payload" if changed else "Requeued"
     return layout.back(request, f"/jobs/{job_id}", Flash(f"{said}; the job is {state}"))
 
@@ -229,11 +230,6 @@ def check_payload(apps: Sequence[Onceward], task: str, payload: Mapping[str, Jso
     app = next((app for app in apps if task in app.tasks), None)
     if app is not None:
         app.tasks[task].dump(payload)
-
-
-def told(error: OncewardError) -> str:
-    """What is wrong, and what would be right."""
-    return ". ".join(part for part in (error.message, error.hint) if part)
 
 
 def read_payload(text: str) -> dict[str, Json]:

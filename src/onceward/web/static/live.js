@@ -25,10 +25,12 @@ function say(state) {
 }
 
 // Whoever is typing or choosing inside a part keeps it as it is, also while they look elsewhere: what was typed is theirs.
+// A form that came back with what is wrong stays, too.
 const isTyped = (field) => field.type !== "hidden" && field.value !== field.defaultValue;
 const inUse = (part) =>
   (part.contains(document.activeElement) && document.activeElement.matches("input, textarea, select")) ||
-  [...part.querySelectorAll("input, textarea")].some(isTyped);
+  [...part.querySelectorAll("input, textarea")].some(isTyped) ||
+  part.querySelector('[aria-invalid="true"]') !== null;
 
 function exchange(page) {
   for (const part of document.querySelectorAll("[data-live]")) {
