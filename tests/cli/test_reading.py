@@ -114,6 +114,25 @@ def test_job_show_has_the_job_its_attempts_and_its_edited_payloads(cli, db):
     assert edit["payload_before"] == {"amount": 1}
 
 
+def test_job_show_tells_the_runs_of_a_requeued_job_apart(cli, db):
+    claim = db.running("bill", {"amount": 1}, max_attempts=1)
+    db.fail(claim, "declined", traceback="first traceback")
+    assert "run 1" not in cli.ok("job", "show", claim.job_id).out
+    cli.ok("job", "requeue", claim.job_id)
+    db.fail(db.claim(), "declined again", traceback="second traceback")
+
+    first, _, second = cli.ok("job", "show", claim.job_id).out.partition("Attempts of run 2, requeued ")
+
+    assert "Attempts of run 1\n" in first
+    assert "1. dead_letter" in first
+    assert first.count("ValueError: declined\n") == 1
+    assert "1. dead_letter" in second
+    assert "ValueError: declined again" in second
+    # Of all tracebacks, the last.
+    assert "first traceback" not in first
+    assert "second traceback" in second
+
+
 def test_job_show_tells_what_happened_with_error_traceback_and_payload(cli, db):
     claim = db.running("bill", {"amount": 1}, max_attempts=1)
     lines = "\n".join(f"line {number}" for number in range(50))

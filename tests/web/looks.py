@@ -17,3 +17,15 @@ def violations(page: Page, *, only_colours: bool = False) -> list[str]:
         f"{problem['id']}: {[node['html'][:160] for node in problem['nodes'][:3]]}"
         for problem in Axe().run(page, options=options).response["violations"]
     ]
+
+
+CUT = """[...document.querySelectorAll(".table-wrap")].flatMap((box) => {
+  const edge = box.getBoundingClientRect().right + 1;
+  return [...box.querySelectorAll(".button")].filter((each) => each.getBoundingClientRect().right > edge);
+}).map((each) => each.textContent.trim())"""
+
+
+def cut_buttons(page: Page) -> list[str]:
+    """Buttons of tables that only a finger's push to the left brings into sight."""
+    found: list[str] = page.evaluate(CUT)
+    return found

@@ -13,7 +13,7 @@ from onceward.app import Onceward
 from onceward.worker import Worker
 from tests.web import filled
 from tests.web.conftest import SHOTS
-from tests.web.looks import violations
+from tests.web.looks import cut_buttons, violations
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
 PAGES = ("/", "/jobs", "/dead-letters", "/lanes", "/schedules", "/schedules/new", "/deliveries", "/workers", "/doctor", "/new-lane",
@@ -41,6 +41,7 @@ def things(db):
     db.run(
         "select onceward.assign_dead_letters(task, fingerprint, 'ben') from onceward.dead_letters where task = 'charge'"
     )
+    db.call("add_lane", name="meals-deliveries")
     claim = db.running("pack")
     db.finish_step(claim, "label", {"pages": 2})
     db.call("add_schedule", name="daily", task="report", spec="0 7 * * *", zone="Europe/Lisbon")
@@ -76,6 +77,7 @@ def test_every_page_is_accessible_and_fits_its_window(window, things, size):
         wide = page.evaluate("document.documentElement.scrollWidth")
         if wide > size[0]:
             trouble.append(f"{path}: {wide} px wide")
+        trouble += [f"{path}: button {text} is cut" for text in cut_buttons(page)]
     assert not trouble, "\n".join(trouble)
 
 

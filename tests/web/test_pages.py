@@ -168,6 +168,7 @@ def test_a_dead_letter_is_requeued_with_an_edited_payload(ana, db):
     assert "object" in ana.post(page, 400, payload="[1]").text
     compared = ana.post(page, 200, payload='{"card": "new"}', compare="1").text
     assert "diff-went" in compared
+    assert "diff-skip" not in compared
     assert db.state(job) == "dead_letter"
     ana.post(page, payload='{"card": "new"}')
     assert (db.state(job), db.job(job).payload) == ("ready", {"card": "new"})

@@ -11,6 +11,7 @@ from uuid import UUID
 import typer
 
 from onceward import calls, jsonsafe
+from onceward.attempts import runs
 from onceward.cli import output, values
 from onceward.cli.actions import act_on_each
 from onceward.cli.explain import explain_job
@@ -153,7 +154,9 @@ def show(
         more = {"reasons": reasons, "attempts": attempts, "steps": steps, "payload_edits": edits}
         output.print_json({**output.to_json(found), **output.to_json(more)})
         return
-    print_job(session, found, History(reasons, attempts, steps, edits), full=full)
+    audited = session.run(calls.audit_of(found.id))
+    history = History(reasons, runs(attempts, audited), steps, edits)
+    print_job(session, found, history, full=full)
 
 
 def find(session: Session, job: UUID) -> JobInfo:

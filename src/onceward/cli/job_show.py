@@ -10,6 +10,7 @@ from datetime import datetime
 from rich.text import Text
 
 from onceward import calls
+from onceward.attempts import Run
 from onceward.cli import output
 from onceward.cli.explain import print_reasons
 from onceward.cli.job_show_steps import print_steps, relations
@@ -25,7 +26,7 @@ class History:
     """What is kept beside the job itself."""
 
     reasons: Sequence[Explanation]
-    attempts: Sequence[AttemptInfo]
+    runs: Sequence[Run]
     steps: Sequence[StepInfo]
     edits: Sequence[PayloadEdit]
 
@@ -40,7 +41,7 @@ def print_job(session: Session, job: JobInfo, history: History, *, full: bool) -
     print_reasons(history.reasons)
     output.stdout().print()
     output.print_fields([*_facts(job, now), *relations(session, job)])
-    _print_attempts(history.attempts, now, full=full)
+    _print_runs(history.runs, now, full=full)
     print_steps(history.steps, now, full=full)
     _print_json("Payload", job.payload, full=full)
     for edit in history.edits:
@@ -84,10 +85,14 @@ def _facts(job: JobInfo, now: datetime) -> list[tuple[str, object]]:
     ]
 
 
-def _print_attempts(attempts: Sequence[AttemptInfo], now: datetime, *, full: bool) -> None:
-    if not attempts:
-        return
-    output.heading("Attempts")
+def _print_runs(runs: Sequence[Run], now: datetime, *, full: bool) -> None:
+    for run in runs:
+        begun = f", requeued {output.when_and_ago(run.since, now)} by {run.by}" if run.since else ""
+        output.heading("Attempts" if len(runs) == 1 else f"Attempts of run {run.number}{begun}")
+        _print_attempts(run.attempts, now, full=full, last=run is runs[-1])
+
+
+def _print_attempts(attempts: Sequence[AttemptInfo], now: datetime, *, full: bool, last: bool) -> None:
     console = output.stdout()
     for attempt in attempts:
         took = f", took {output.short(attempt.ended_at - attempt.started_at)}" if attempt.ended_at else ""
@@ -109,7 +114,7 @@ def _print_attempts(attempts: Sequence[AttemptInfo], now: datetime, *, full: boo
         if any(facts):
             output.print_wrapped(", ".join(filter(None, facts)), indent=5, style="dim")
         # The others are mostly the same.
-        if attempt.traceback and (full or attempt is attempts[-1]):
+        if attempt.traceback and (full or (last and attempt is attempts[-1])):
             _print_lines(attempt.traceback, TRACEBACK_LINES, full=full, last=True)
 
 

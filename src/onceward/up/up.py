@@ -20,6 +20,7 @@ from onceward.calls import access
 from onceward.client import Client
 from onceward.deliveries.handler import LANE
 from onceward.dsn import LIBPQ_VARIABLES, resolve_dsn
+from onceward.embedded import default_data_dir
 from onceward.program import program
 from onceward.up.workers import WorkerProcess
 from onceward.web import ApiSettings, Section, Sso, WebSettings, secrets
@@ -50,6 +51,8 @@ def run(settings: UpSettings, apps: Mapping[str, Onceward]) -> int:
     is_embedded = not (
         settings.dsn or os.environ.get("ONCEWARD_DSN") or any(map(os.environ.get, LIBPQ_VARIABLES))
     )
+    data = default_data_dir() if is_embedded else None
+    is_kept = data is not None and (data / "PG_VERSION").exists()
     # Before anything is started: a port that is taken is the most frequent trouble.
     with open_socket(settings.host, settings.port) as listening:
         port = listening.getsockname()[1]
@@ -71,7 +74,11 @@ def run(settings: UpSettings, apps: Mapping[str, Onceward]) -> int:
         server = make_server(
             web,
             started=lambda: _greet(
-                address, link, [worker.log_file for worker in workers], anybody_reads=web.local_reading
+                address,
+                link,
+                [worker.log_file for worker in workers],
+                data=f"{data}{', kept from an earlier start' if is_kept else ''}" if data else None,
+                anybody_reads=web.local_reading,
             ),
         )
 
@@ -158,7 +165,9 @@ async def _fill(web: object, sections: list[Section]) -> None:
         await fill(web)
 
 
-def _greet(address: str, link: str, log_files: Sequence[Path], *, anybody_reads: bool) -> None:
+def _greet(
+    address: str, link: str, log_files: Sequence[Path], *, data: str | None, anybody_reads: bool
+) -> None:
     show = Console(highlight=False, emoji=False)
     show.print(Text.assemble("\n", ("Onceward is up.", "bold"), " Open this link; it signs you in, once:\n"))
     # Printed whole, so that a terminal makes it a link and a program finds it.
@@ -168,6 +177,7 @@ def _greet(address: str, link: str, log_files: Sequence[Path], *, anybody_reads:
         **({"Look without signing in": address} if anybody_reads else {}),
         "Another link": f"{program()} operator link {OPERATOR} --address {address}",
         "Log of the worker" if len(log_files) == 1 else "Logs of the workers": _shown(log_files),
+        **({"Data": data} if data else {}),
         "Stop": "Ctrl-C",
     }
     for title, text in rows.items():

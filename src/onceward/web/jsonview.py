@@ -72,11 +72,13 @@ def diff(before: Json, after: Json) -> Markup:
         return Markup('<p class="muted">Too large to compare line by line: {} and {} lines.</p>').format(
             len(old), len(new)
         )
-    rows = []
+    rows: list[Markup] = []
     for line in list(difflib.unified_diff(old, new, lineterm="", n=3))[2:]:
         kind, word = {"+": ("came", "added"), "-": ("went", "removed"), "@": ("skip", "")}.get(
             line[:1], ("same", "")
         )
+        if line.startswith(("@@ -1,", "@@ -1 ")):
+            continue  # nothing was left out above the first line
         text = "⋯" if kind == "skip" else line[1:]
         rows.append(
             Markup('<div class="diff-{}"><span class="diff-sign" aria-label="{}">{}</span>{}</div>').format(

@@ -69,14 +69,16 @@ def per(value: timedelta) -> str:
 
 
 def facts(value: object, most: int = 160) -> str:
-    """An object in one line: `role: admin, tenant: acme`; what it does not have is not told."""
+    """An object in one line: `role: admin, tenant: acme`; what it does not have is told only when there is nothing else."""
     if not isinstance(value, dict):
         return str(value)[:most]
-    told = ((name.replace("_", " "), each) for name, each in value.items() if each is not None)
-    text = ", ".join(
-        f"{name}: {str(each).lower() if isinstance(each, bool) else each}" for name, each in told
-    )
+    told = {name: each for name, each in value.items() if each is not None} or value
+    text = ", ".join(f"{name.replace('_', ' ')}: {_plain(each)}" for name, each in told.items())
     return text if len(text) <= most else text[: most - 1] + "…"
+
+
+def _plain(value: object) -> object:
+    return "none" if value is None else str(value).lower() if isinstance(value, bool) else value
 
 
 def compact(value: timedelta | None) -> str:

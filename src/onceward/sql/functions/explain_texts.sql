@@ -6,7 +6,7 @@ create or replace function onceward.counted(p_count numeric, p_noun text)
   set search_path = pg_catalog, pg_temp
 as $$ select format('%s %s%s', p_count, p_noun, case when p_count = 1 then '' else 's' end) $$;
 
--- A duration for people, to two figures or so: 40 seconds, 5 minutes, 3 hours, 12 days.
+-- A duration for people, to two figures or so: 507 milliseconds, 40 seconds, 5 minutes, 3 hours, 12 days.
 create or replace function onceward.told_span(p_span interval)
   returns text
   language sql immutable
@@ -15,9 +15,11 @@ as $$
   select onceward.counted(n, unit)
     from (select extract(epoch from p_span) as seconds) as s
    cross join lateral (
-     select case when seconds < 120 then round(seconds) when seconds < 7200 then round(seconds / 60)
+     select case when seconds between 0.001 and 0.9994 then round(seconds * 1000)
+                 when seconds < 120 then round(seconds) when seconds < 7200 then round(seconds / 60)
                  when seconds < 172800 then round(seconds / 3600) else round(seconds / 86400) end::bigint as n,
-            case when seconds < 120 then 'second' when seconds < 7200 then 'minute'
+            case when seconds between 0.001 and 0.9994 then 'millisecond'
+                 when seconds < 120 then 'second' when seconds < 7200 then 'minute'
                  when seconds < 172800 then 'hour' else 'day' end as unit) as u
 $$;
 

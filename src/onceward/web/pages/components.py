@@ -10,6 +10,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from onceward.attempts import runs as runs_of
 from onceward.model import DELIVERY_STATES, STATES, AttemptInfo, JobInfo, StepInfo, WorkflowJob
 from onceward.web import graph, layout, timeline
 from onceward.web.charts import Point
@@ -58,7 +59,7 @@ def _story(now: datetime) -> list[timeline.Bar]:
         StepInfo(ID, "charge the card", "default", "send_receipt", "step", "done", 2, 2, 3, at(31), at(45),
                  timedelta(seconds=14), None, None, None, None),
     ]  # fmt: skip
-    return timeline.bars(job, timeline.runs(attempts, []), steps, now)
+    return timeline.bars(job, runs_of(attempts, []), steps, now)
 
 
 def _workflow(now: datetime) -> list[WorkflowJob]:

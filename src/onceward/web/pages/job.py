@@ -13,6 +13,7 @@ from starlette.routing import Route
 
 from onceward import calls, jsonsafe
 from onceward.app import Onceward
+from onceward.attempts import runs as runs_of
 from onceward.calls import browsing
 from onceward.errors import InvalidArgument, PayloadTooLarge, UnknownJob, WrongState
 from onceward.model import DeliveryInfo, EventInfo, JobInfo, Json, StepInfo
@@ -95,7 +96,7 @@ async def show(request: Request) -> Response:
         workers = await db.run(calls.workers())
         audited = await db.run(calls.audit_of(job_id))
     drawn = graph.layout(together[:MOST_JOBS], job.id) if len(together) > 1 else None
-    runs = timeline.runs(attempts, [entry for entry in audited if entry.kind == "job.requeued"])
+    runs = runs_of(attempts, audited)
     return layout.render(
         request, "pages/job.html", shown,
         job=job, attempts=attempts, steps=steps, edits=edits, delivery=delivery, drawn=drawn, why=why,
