@@ -93,6 +93,8 @@ def test_what_is_no_batch_is_refused_with_a_reason(proof, site, given, status):
 
 @pytest.mark.slow
 def test_an_outside_cron_drives_pipeline_and_monitor__trap_p16(proof, public):
+    # No schedule comes due meanwhile, whose jobs would count.
+    proof.clock.pin()
     proof.create()
     for path, body in (("process-proof-jobs", {}), ("run-monitor", {"check": "proof_system_health"})):
         for headers in ({}, {"x-worker-secret": "wrong"}, {"apikey": WORKER_SECRET}):
@@ -113,7 +115,6 @@ def test_an_outside_cron_drives_pipeline_and_monitor__trap_p16(proof, public):
     )
     assert public.get("/functions/v1/run-monitor", headers=mine).status_code == 404
     # What it finds is told, through the ledger.
-    proof.clock.pin()
     proof.dead_letter(proof.create())
     public.post("/functions/v1/run-monitor", headers=mine, json={"check": "proof_system_health"})
     assert proof.one("select count(*) from onceward.deliveries where kind = 'slack'") == 1
