@@ -98,7 +98,9 @@ class Draft:
             found["kind"] = "Choose one of the four."
         if self.kind != "missing" and self.limit is None:
             found["threshold"] = (
-                "A number, as 2.5." if self.kind == "threshold" else "Percent, from 0 up, as 30."
+                "A number, with a point before its decimals, as 2.5."
+                if self.kind == "threshold"
+                else "Percent, from 0 up, as 30."
             )
         if self.period is None:
             found["length"] = "From 1 minute to 93 days."
