@@ -106,6 +106,12 @@ class Visitor:
         assert answer.status_code == status, f"{path}: {answer.status_code}\n{answer.text[:3000]}"
         return answer
 
+    def confirm(self, path: str, status: int = 303, **fields: str) -> httpx.Response:
+        """Open the page that asks, and send its form."""
+        found = re.search(r'name="ids" value="([\w=-]*)"', self.get(path))
+        assert found, "the page does not ask"
+        return self.post(path, status, ids=found[1], **fields)
+
 
 @pytest.fixture
 def serve(db):

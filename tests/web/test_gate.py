@@ -6,7 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from onceward.web import secrets
+from onceward.web import bulk, secrets
 
 
 def test_without_operators_this_machine_reads_and_changes_nothing(site, db):
@@ -179,7 +179,8 @@ def test_an_operator_of_one_tenant_sees_and_touches_nothing_of_another(site, db)
     operator.get(f"/schedules/{db.value('select id from onceward.schedules')}", 404)
     operator.get(f"/jobs?tenant=globex&task=hidden_task")  # noqa: F541 - an address like the others
     operator.post(f"/jobs/{other}/requeue", 404)
-    operator.post("/dead-letters/requeue?task=hidden_task&tenant=globex")
+    operator.post("/dead-letters/requeue?task=hidden_task&tenant=globex", ids=bulk.packed([other]))
+    assert "1 had changed meanwhile" in operator.get("/dead-letters")
     operator.post("/lanes/default/pause", 403)
     operator.get("/doctor", 403)
     assert db.state(other) == "dead_letter"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import asdict, fields
 from datetime import datetime, timedelta
 from typing import LiteralString
@@ -160,6 +161,17 @@ def lane_names() -> Call[list[str]]:
     return Call(
         "select name from onceward.lanes order by name",
         {},
+        lambda rows: [row[0] for row in rows],
+        repeatable=True,
+    )
+
+
+def still_in(ids: Sequence[UUID], states: Sequence[str]) -> Call[list[UUID]]:
+    """Those of the jobs that are in one of these states now, in the order given."""
+    return Call(
+        "select j.id from unnest(%(ids)s::uuid[]) with ordinality as given (id, place) join onceward.jobs as j on j.id = given.id "
+        "where j.state = any(%(states)s::text[]) order by given.place",
+        {"ids": list(ids), "states": list(states)},
         lambda rows: [row[0] for row in rows],
         repeatable=True,
     )

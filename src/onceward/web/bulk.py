@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import base64
+import binascii
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 from uuid import UUID
 
 from onceward.calls import Call
-from onceward.errors import OncewardError, UnknownJob, WrongState
+from onceward.errors import InvalidArgument, OncewardError, UnknownJob, WrongState
 from onceward.web import words
 from onceward.web.database import Database
 from onceward.web.identity import Actor
@@ -32,6 +34,21 @@ class Outcome:
         parts += [f"{self.gone:,} had changed meanwhile"] if self.gone else []
         parts += [f"{self.failed:,} could not be: {self.reasons[0]}"] if self.failed else []
         return "; ".join(parts)
+
+
+def packed(ids: Sequence[UUID]) -> str:
+    """The jobs that a person was asked about, for the form that comes back: those are meant, and none that came since."""
+    return base64.urlsafe_b64encode(b"".join(job.bytes for job in ids)).decode()
+
+
+def unpacked(text: str) -> list[UUID]:
+    try:
+        read = base64.b64decode(text, altchars=b"-_", validate=True)
+    except (binascii.Error, ValueError):
+        read = b"?"
+    if not read or len(read) % 16 or len(read) > 16 * MOST:
+        raise InvalidArgument("the form does not say which jobs", hint="Open the page that asks once more.")
+    return [UUID(bytes=read[start : start + 16]) for start in range(0, len(read), 16)]
 
 
 async def act_on_each(

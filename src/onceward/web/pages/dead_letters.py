@@ -2,22 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import timedelta
+from functools import partial
 from urllib.parse import urlencode
+from uuid import UUID
 
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
 from onceward import calls
-from onceward.errors import InvalidArgument, UnknownJob
+from onceward.calls import browsing
+from onceward.errors import UnknownJob
 from onceward.model import DeadLetterGroup, DeadLetterInfo, JobFilter
-from onceward.web import bulk, layout, tables
+from onceward.web import bulk, layout, reading, tables
 from onceward.web.care import assigning, care_of, people_for
 from onceward.web.context import identity_of, web_of
-from onceward.web.forms import Form, read_form
+from onceward.web.database import Acting
+from onceward.web.filling import Filling
+from onceward.web.forms import read_form
 from onceward.web.layout import Flash
 from onceward.web.query import Query, query_of
 
@@ -54,12 +59,10 @@ async def inbox(request: Request) -> Response:
     async with web_of(request).database.acting(who) as db:
         shown = await layout.frame(db)
         groups = await db.run(calls.dead_letter_groups(JobFilter(limit=MOST_GROUPS)))
-        assignees: dict[Kind, str] = {}
-        for each in await db.run(calls.assignments()):
-            assignees.setdefault((each.task, each.fingerprint), each.assigned_to)
+        assignees = await _assignees(db)
         found = bool(groups)
-        total = sum(group.count for group in groups)
         groups = [group for group in groups if _is_wanted(group, whose, assignees, who.name)]
+        total = sum(group.count for group in groups)
         chosen = next(
             (g for g in groups if (g.task, g.fingerprint) == (query.text("task"), query.text("fingerprint"))),
             None,
@@ -78,8 +81,15 @@ async def inbox(request: Request) -> Response:
         groups=groups, chosen=chosen, was_chosen=was_chosen, letters=letters, address=address, following=following,
         trace=next((attempt.traceback for attempt in reversed(attempts) if attempt.traceback), None),
         total=total, found=found, gone=bool(query.text("task")) and chosen is None, care=care, query=query, assignees=assignees,
-        whose=whose, all_whose=WHOSE,
+        whose=whose, all_whose=WHOSE, these=query.with_(task=None, fingerprint=None).removeprefix(query.path),
     )  # fmt: skip
+
+
+async def _assignees(db: Acting) -> dict[Kind, str]:
+    found: dict[Kind, str] = {}
+    for each in await db.run(calls.assignments()):
+        found.setdefault((each.task, each.fingerprint), each.assigned_to)
+    return found
 
 
 def _is_wanted(group: DeadLetterGroup, whose: list[str], assignees: Mapping[Kind, str], me: str) -> bool:
@@ -99,44 +109,78 @@ async def as_csv(request: Request) -> Response:
 
 async def ask(request: Request) -> Response:
     """How many, and which, before anything is done."""
-    query = query_of(request)
+    return await _asked(request, Filling())
+
+
+async def _asked(request: Request, filling: Filling, ids: Sequence[UUID] | None = None) -> Response:
+    """The page that asks; when its form comes back with a problem, about the same jobs as before."""
+    query = query_of(request, "/dead-letters")
     verb = request.url.path.rpartition("/")[2]
     async with web_of(request).database.acting(identity_of(request)) as db:
         shown = await layout.frame(db)
-        wanted = _wanted(query, limit=11)
-        count = await db.run(calls.count_dead_letters(wanted))
-        groups = await db.run(calls.dead_letter_groups(wanted))
+        groups = await _groups(db, query, identity_of(request).name)
+        if ids is None:
+            ids = await _ids(db, query, groups)
     return layout.render(
-        request, "pages/dead_letters_ask.html", shown,
-        verb=verb, count=count, groups=groups[:10], more=len(groups) > 10, most=bulk.MOST, suffix=query.suffix,
-        back=f"/dead-letters{query.suffix}", problem=None,
+        request, "pages/dead_letters_ask.html", shown, 200 if filling.is_good else 400,
+        verb=verb, count=sum(group.count for group in groups), groups=groups[:10], more=len(groups) > 10,
+        meant=len(ids), ids=bulk.packed(ids), suffix=query.suffix, back=f"/dead-letters{query.suffix}", filling=filling,
     )  # fmt: skip
 
 
+async def _groups(db: Acting, query: Query, me: str) -> list[DeadLetterGroup]:
+    """The kinds of failure that the address means."""
+    groups = await db.run(calls.dead_letter_groups(_wanted(query, limit=MOST_GROUPS)))
+    whose = query.many("whose", tuple(WHOSE))
+    assignees = await _assignees(db) if whose else {}
+    return [group for group in groups if _is_wanted(group, whose, assignees, me)]
+
+
+async def _ids(db: Acting, query: Query, groups: Sequence[DeadLetterGroup]) -> list[UUID]:
+    """Oldest first: the order in which they would have run."""
+    wanted = _wanted(query, limit=bulk.MOST)
+    if not query.many("whose", tuple(WHOSE)):
+        return await db.run(calls.dead_letter_ids(wanted))
+    found: list[UUID] = []
+    for group in groups:
+        of_kind = replace(wanted, task=group.task, fingerprint=group.fingerprint)
+        ids = await db.run(calls.dead_letter_ids(of_kind))
+        found += ids
+    # An id begins with the time when the job was made.
+    return sorted(found)[: bulk.MOST]
+
+
 async def act(request: Request) -> Response:
-    form, query = await read_form(request), query_of(request, "/dead-letters")
+    form = await read_form(request)
     verb = request.url.path.rpartition("/")[2]
     web, who = web_of(request), identity_of(request)
-    rate, note = _rate(form), form.text("note")
+    seen = bulk.unpacked(form.raw("ids"))
+    filling = Filling(form, "", {"rate": "the number of jobs a minute", "note": "the note"})
+    rate = filling.read("rate", partial(reading.whole_or_none, least=1, most=100_000))
+    note = form.text("note")
     if verb == "resolve" and not note:
-        raise InvalidArgument(
-            "the note is missing", hint="Say how they were settled; it is kept with each of them."
+        filling.blame(
+            "note", "the note is missing", "Say how they were settled; it is kept with each of them."
         )
+    if not filling.is_good:
+        return await _asked(request, filling, seen)
     async with web.database.acting(who) as db:
-        # Oldest first: the order in which they would have run.
-        ids = await db.run(calls.dead_letter_ids(replace(_wanted(query, limit=bulk.MOST))))
+        ids = await db.run(browsing.still_in(seen, ["dead_letter"]))
         now = await db.run(calls.now())
-    if verb == "resolve":
-        outcome = await bulk.act_on_each(web.database, who, ids, lambda _, job: calls.resolve(job, note))
-        return layout.back(request, "/dead-letters", Flash(outcome.said("Resolved", "dead letter")))
 
-    def requeue(position: int, job: object) -> calls.Call[str]:
-        when = now + timedelta(minutes=position / rate) if rate and position else None
-        return calls.requeue(ids[position], run_at=when)
+    def requeue(position: int, job: UUID) -> calls.Call[str]:
+        return calls.requeue(
+            job, run_at=now + timedelta(minutes=position / rate) if rate and position else None
+        )
 
-    outcome = await bulk.act_on_each(web.database, who, ids, requeue)
-    spread = f", at most {rate} a minute" if rate else ""
-    return layout.back(request, "/dead-letters", Flash(outcome.said("Requeued", "dead letter") + spread))
+    def resolve(_: int, job: UUID) -> calls.Call[None]:
+        return calls.resolve(job, note)
+
+    outcome = await bulk.act_on_each(web.database, who, ids, resolve if verb == "resolve" else requeue)
+    outcome.gone += len(seen) - len(ids)
+    said = outcome.said("Resolved" if verb == "resolve" else "Requeued", "dead letter")
+    spread = f", at most {rate} a minute" if rate and verb == "requeue" else ""
+    return layout.back(request, "/dead-letters", Flash(said + spread))
 
 
 def _kind(request: Request) -> Kind:
@@ -159,15 +203,6 @@ async def comment(request: Request) -> Response:
     call = calls.comment_dead_letters(task, fingerprint, form.raw("comment"))
     await web_of(request).database.run(identity_of(request), call, writes=True)
     return layout.back(request, kind_address(task, fingerprint), Flash("Said"))
-
-
-def _rate(form: Form) -> int | None:
-    text = form.text("rate")
-    if not text:
-        return None
-    if not text.isdecimal() or not 1 <= int(text) <= 100_000:
-        raise InvalidArgument(f"the rate must be a whole number from 1 to 100000, got {text[:20]!r}")
-    return int(text)
 
 
 ROUTES = [

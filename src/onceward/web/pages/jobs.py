@@ -63,7 +63,8 @@ def _as_id(text: str | None) -> UUID | None:
         return UUID(text) if text else None
     except ValueError:
         raise InvalidArgument(
-            "the search takes the id of a job", hint="Use the filter for tasks, lanes, keys and errors."
+            "the search takes the whole id of a job",
+            hint="Lists show its end; the button beside it copies all of it. Use the filter for tasks, lanes, keys and errors.",
         ) from None
 
 
@@ -83,10 +84,10 @@ async def ask_cancel(request: Request) -> Response:
         shown = await layout.frame(db)
         wanted = _waiting_only(job_filter(query, shown.now))
         count = await db.run(browsing.count_found(wanted))
-        sample = await db.run(browsing.find_jobs(replace(wanted, limit=5)))
+        found = await db.run(browsing.find_jobs(replace(wanted, before=None, limit=bulk.MOST)))
     return layout.render(
-        request, "pages/jobs_cancel.html", shown, query=query, count=count, sample=sample, most=bulk.MOST,
-        back=f"/jobs{query.suffix}",
+        request, "pages/jobs_cancel.html", shown, query=query, count=count, sample=found[:5], most=bulk.MOST,
+        ids=bulk.packed([job.id for job in found]), back=f"/jobs{query.suffix}",
     )  # fmt: skip
 
 
@@ -94,11 +95,12 @@ async def cancel(request: Request) -> Response:
     form = await read_form(request)
     query = query_of(request, "/jobs")
     web, who = web_of(request), identity_of(request)
+    seen = bulk.unpacked(form.raw("ids"))
     async with web.database.acting(who) as db:
-        wanted = _waiting_only(job_filter(query, await db.run(calls.now()), limit=bulk.MOST))
-        ids = [job.id for job in await db.run(browsing.find_jobs(replace(wanted, before=None)))]
+        ids = await db.run(browsing.still_in(seen, WAITING))
     reason = form.text("reason") or None
     outcome = await bulk.act_on_each(web.database, who, ids, lambda _, job: calls.cancel(job, reason))
+    outcome.gone += len(seen) - len(ids)
     return layout.back(request, f"/jobs{query.suffix}", Flash(outcome.said("Cancelled")))
 
 
