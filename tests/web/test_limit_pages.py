@@ -98,6 +98,29 @@ def test_the_bar_of_slots_and_its_words_say_what_is_free(ana, db):
         assert 'class="meter-level" width="25.0"' in text
 
 
+def test_a_new_limit_changes_none_that_is_there(ana, db):
+    limit(db, "api", slots=4)
+
+    assert "Limit api is there already." in ana.post("/limits/new", 400, name="api", slots="1").text
+    assert db.value("select slots from onceward.limits where name = 'api'") == 4
+
+
+def test_a_limit_that_was_changed_in_another_window_is_not_changed_back_unseen(ana, db):
+    limit(db, "api", slots=4)
+    page = "/limits/edit/api"
+    seen = re.search(r'name="seen" value="(\w+)"', ana.get(page))[1]
+    ana.post(page, seen=seen, name="api", slots="5")
+
+    refused = ana.post(page, 409, seen=seen, name="api", slots="4", requests="7").text
+
+    assert "Somebody has changed it since you opened this page. Now requests is empty; " in refused
+    assert "slots is 5" in refused
+    assert db.value("select slots from onceward.limits where name = 'api'") == 5
+    again = re.search(r'name="seen" value="(\w+)"', refused)[1]
+    ana.post(page, seen=again, name="api", slots="4", requests="7")
+    assert db.value("select slots from onceward.limits where name = 'api'") == 4
+
+
 def test_how_many_jobs_of_a_lane_run_at_once_is_shown_and_set(ana, site, db):
     ana.post("/new-lane", name="mail", max_running="5", max_wait="5m", fair="1")
     db.enqueue_many("ocr", [{}] * 7, lane="mail")

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Mapping
-from typing import TypeVar
+from dataclasses import asdict
+from typing import TYPE_CHECKING, TypeVar
 
 from onceward.errors import InvalidArgument, OncewardError
 from onceward.web.forms import Form
+
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
 
 T = TypeVar("T")
 
@@ -67,3 +72,19 @@ class Filling:
 def told(*parts: str | None) -> str:
     """What is wrong, what it means, and what would be right, as sentences."""
     return " ".join(f"{part[0].upper()}{part[1:].rstrip('.')}." for part in parts if part)
+
+
+def mark_of(kept: DataclassInstance) -> str:
+    """Goes with a form that edits what is kept: another mark when it comes back means that somebody has changed it since."""
+    return hashlib.sha256(repr(kept).encode()).hexdigest()[:16]
+
+
+def changed_since(kept: DataclassInstance, typed: DataclassInstance) -> str:
+    """What to say to whoever sends a form that was filled in from something older."""
+    theirs = asdict(typed)
+    now = "; ".join(
+        f"{name.replace('_', ' ')} is {value or 'empty'}"
+        for name, value in asdict(kept).items()
+        if value != theirs[name]
+    )
+    return f"Somebody has changed it since you opened this page. {f'Now {now}. ' if now else ''}Save again to have it as it stands here."

@@ -110,7 +110,8 @@ create or replace function onceward.time_plan(p_spec text, p_zone text)
   set search_path = pg_catalog, pg_temp
 as $$
 declare
-  v_words text[] := regexp_split_to_array(p_spec, '\s+');
+  -- A space behind a comma is as good as none.
+  v_words text[] := regexp_split_to_array(regexp_replace(p_spec, '\s*,\s*', ',', 'g'), '\s+');
   v_word  text;
   v_time  text[];
   v_times integer[] := '{}';

@@ -24,6 +24,7 @@ from onceward.web import layout, reading, tables, words
 from onceward.web.charts import LevelPoint
 from onceward.web.context import identity_of, web_of
 from onceward.web.database import Acting
+from onceward.web.filling import changed_since, mark_of
 from onceward.web.forms import Form, read_form
 from onceward.web.layout import Flash
 from onceward.web.query import PAGE, query_of
@@ -279,8 +280,9 @@ async def _editor(
     request: Request, draft: Draft, info: LimitInfo | None, problems: Mapping[str, str]
 ) -> Response:
     return await layout.page(
-        request, "pages/limit_edit.html", 400 if problems else 200,
+        request, "pages/limit_edit.html", 409 if "" in problems else 400 if problems else 200,
         draft=draft, limit=info, problems=problems, over=OVER, address=address,
+        seen=mark_of(Draft.from_limit(info)) if info else "",
     )  # fmt: skip
 
 
@@ -295,13 +297,30 @@ async def save(request: Request) -> Response:
     limit, problems = _read(draft)
     if limit is not None:
         try:
-            changed = await web.database.run(who, calls.set_limit(limit), writes=True)
+            async with web.database.acting(who, writes=True) as db:
+                problems = await _in_the_way(db, draft, form.text("seen") if info else None)
+                changed = not problems and await db.run(calls.set_limit(limit))
         except OncewardError as error:
             problems = {_field_of(error.message): error.message}
-        else:
+        if not problems:
             said = f"Limit {limit.name} is set" if changed else f"Limit {limit.name} was so already"
             return layout.back(request, address(limit.name), Flash(said))
+    if "" in problems and info is not None:
+        # Shown with the mark of what is there now.
+        async with web.database.acting(who) as db:
+            info = (await _found(db, request))[0]
     return await _editor(request, draft, info, problems)
+
+
+async def _in_the_way(db: Acting, draft: Draft, seen: str | None) -> dict[str, str]:
+    """A form for a new limit changes none that is there; one that edits it, only what it was filled in from."""
+    found = await db.run(calls.limits(draft.name))
+    if not found:
+        return {}
+    if seen is None:
+        return {"name": f"Limit {draft.name} is there already."}
+    kept = Draft.from_limit(found[0])
+    return {"": changed_since(kept, draft)} if seen and seen != mark_of(kept) else {}
 
 
 def _field_of(message: str) -> str:

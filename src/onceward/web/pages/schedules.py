@@ -17,9 +17,10 @@ from onceward.model_schedules import NextTick, ScheduleInfo, TickInfo
 from onceward.web import jsonview, layout, tables
 from onceward.web.context import identity_of, web_of
 from onceward.web.database import Acting
+from onceward.web.filling import changed_since, mark_of, told
 from onceward.web.forms import Form, read_form
 from onceward.web.layout import Flash
-from onceward.web.pages.job import read_payload
+from onceward.web.pages.job import check_payload, read_payload
 from onceward.web.query import query_of
 from onceward.web.sorting import Columns, sorting
 
@@ -135,9 +136,9 @@ async def _editor(
         except OncewardError as error:
             found.setdefault("zone" if "zone" in error.message else "spec", error.message)
     return layout.render(
-        request, "pages/schedule_edit.html", shown, 400 if problems else 200,
+        request, "pages/schedule_edit.html", shown, 409 if "" in found else 400 if problems else 200,
         draft=draft, schedule=schedule, problems=found, coming=coming, lanes=lanes, tasks=tasks,
-        missed=MISSED, overlap=OVERLAP, address=address,
+        missed=MISSED, overlap=OVERLAP, address=address, seen=mark_of(Draft.from_schedule(schedule)) if schedule else "",
     )  # fmt: skip
 
 
@@ -153,24 +154,50 @@ async def save(request: Request) -> Response:
         return await _editor(request, draft, schedule)
     problems: dict[str, str] = {}
     payload = "{}"
-    try:
-        payload = jsonsafe.dumps(read_payload(draft.payload or "{}"))
-    except InvalidArgument as error:
-        problems["payload"] = error.message
     for field in ("name", "task", "spec"):
         if not getattr(draft, field):
             problems[field] = "This is needed."
+    try:
+        given = read_payload(draft.payload or "{}")
+        payload = jsonsafe.dumps(given)
+        check_payload(web.settings.apps, draft.task, given)
+    except InvalidArgument as error:
+        problems["payload"] = told(error.message, error.hint)
     if not problems:
         try:
             async with web.database.acting(who, writes=True) as db:
-                change = await db.run(calls.add_schedule(**_arguments(draft, schedule, payload)))
                 tenant = schedule.tenant if schedule else who.tenant or "default"
-                (saved,) = await db.run(calls.schedules([draft.name], tenant=tenant))
+                problems = await _in_the_way(db, draft, schedule, tenant, form.text("seen"))
+                if not problems:
+                    change = await db.run(calls.add_schedule(**_arguments(draft, schedule, payload)))
+                    (saved,) = await db.run(calls.schedules([draft.name], tenant=tenant))
+                    is_known = saved.task in await db.run(calls.task_names())
+                    return layout.back(
+                        request, address(saved), _saved(saved, change.outcome, is_known=is_known)
+                    )
         except OncewardError as error:
             problems[_field_of(error.message)] = error.message
-        else:
-            return layout.back(request, address(saved), Flash(f"Schedule {saved.name} {change.outcome}"))
     return await _editor(request, draft, schedule, problems)
+
+
+def _saved(schedule: ScheduleInfo, outcome: str, *, is_known: bool) -> Flash:
+    said = f"Schedule {schedule.name} {outcome}"
+    if is_known:
+        return Flash(said)
+    return Flash(f"{said}. No worker has announced task {schedule.task} yet.", tone="trouble")
+
+
+async def _in_the_way(
+    db: Acting, draft: Draft, schedule: ScheduleInfo | None, tenant: str, seen: str
+) -> dict[str, str]:
+    """A form for a new schedule changes none that is there; one that edits it, only what it was filled in from."""
+    if schedule is not None:
+        kept = Draft.from_schedule(schedule)
+        if seen and seen != mark_of(kept):
+            return {"": changed_since(kept, draft)}
+    elif await db.run(calls.schedules([draft.name], tenant=tenant)):
+        return {"name": f"Schedule {draft.name} is there already."}
+    return {}
 
 
 def _arguments(draft: Draft, schedule: ScheduleInfo | None, payload: str) -> dict[str, Any]:
