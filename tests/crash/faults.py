@@ -77,8 +77,9 @@ FAULTS = {
     "ticks": Fault(ticks, {"schedulers": 20, "ticks": 1_000}, {"schedulers": 20, "ticks": 10_000}),
     "limits": Fault(
         limits,
-        {"workers": 8, "tasks": 64, "kills": 4, "seconds": 30},
-        {"workers": 8, "tasks": 64, "kills": 400, "seconds": 3_600},
+        # How much is used depends on what else the machine does: the long form asks for the promised 95 %.
+        {"workers": 8, "tasks": 64, "kills": 4, "seconds": 30, "least_percent": 85},
+        {"workers": 8, "tasks": 64, "kills": 400, "seconds": 3_600, "least_percent": 95},
     ),
     "hunt": Fault(deadlocks, {"hunters": 32, "seconds": 60}, {"hunters": 32, "seconds": 1_800}),
     "storm": Fault(storm, {"storms": 50, "workers": 5}, {"storms": 10_000, "workers": 8}),

@@ -16,8 +16,6 @@ from tests.crash.waiting import until
 LIMIT, PERIOD = 1200, 15
 SLOTS = 60
 LEASE = 3.0
-# The share of the limit that has to be used.
-LEAST_USED = 0.95
 # While the provider refuses, and for how long it asks to wait.
 REFUSES, RETRY_AFTER = 1.0, 4
 # How long a request may be under way that was begun before anybody had heard of the refusal.
@@ -49,7 +47,9 @@ class Log:
         return most
 
 
-def limits(arena: Arena, *, workers: int, tasks: int, kills: int, seconds: int) -> Verdict:
+def limits(
+    arena: Arena, *, workers: int, tasks: int, kills: int, seconds: int, least_percent: int
+) -> Verdict:
     path = arena.folder / "provider.log"
     provider = subprocess.Popen(
         [sys.executable, "-m", "tests.crash.provider", str(path)],
@@ -99,8 +99,8 @@ def limits(arena: Arena, *, workers: int, tasks: int, kills: int, seconds: int) 
     quiet = (log.refused[0] + UNDER_WAY * NS, log.refused[0] + RETRY_AFTER * NS)
     probed = bisect.bisect_left(log.came, quiet[1])
     attempts = dict(arena.query("select outcome, count(*) from onceward.attempts group by 1"))
-    if used < LEAST_USED:
-        problems.append(f"{used:.3f} of the limit was used, less than {LEAST_USED}")
+    if used < least_percent / 100:
+        problems.append(f"{used:.1%} of the limit was used, less than {least_percent} %")
     if log.came[probed + 1] - log.came[probed] < 0.1 * NS:
         problems.append("after the pause, more than one came at once")
     if attempts.get("failed"):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -127,9 +128,14 @@ class Fleet:
                 problems.append(f"{life.name} did not end within 60 s of SIGTERM")
                 self.signal(life, "kill")
                 life.exited.wait(30)
+            elif life.code == -signal.SIGTERM and not self._has_begun(life):
+                continue  # Asked before it could listen, while it was still being imported.
             elif life.code != 0:
                 problems.append(f"{life.name} ended with code {life.code}")
         return problems
+
+    def _has_begun(self, life: Life) -> bool:
+        return re.search(rf"\b{re.escape(life.name)}\b(?!-)", self.output()) is not None
 
     def output(self) -> str:
         """The logs of all workers."""

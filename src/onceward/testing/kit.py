@@ -33,7 +33,7 @@ __all__ = ["Crash", "Kit"]
 
 LEASE = timedelta(seconds=30)
 # How long a worker of crash_worker may take to start and to pick up its jobs.
-PATIENCE = timedelta(seconds=30)
+PATIENCE = timedelta(seconds=60)
 MOST_JOBS = 10_000
 
 
@@ -101,7 +101,7 @@ class Kit:
         `target` is "package.module:app", importable as in this process.  The worker is killed as soon as it runs
         `running` jobs, so their handlers have to wait for something.  Afterwards the clock is moved past the lease, so
         that the next worker rescues the jobs, unless `past_lease` is false.  Raises OncewardError when the worker ends by
-        itself, or has not got as many jobs within half a minute.
+        itself, or has not got as many jobs within a minute.
         """
         name = f"crash-{secrets.token_hex(6)}"
         arguments = ["worker", target, "--name", name, "--lease", f"{LEASE.total_seconds():.0f}s"]

@@ -143,8 +143,8 @@ def test_workers_that_are_killed_keep_the_limit_and_leak_nothing(intake_database
         least_used=0.0,
         work=0.05,
         files=24,
-        retry_after=5,
-        under_way=4.0,
+        retry_after=8,
+        under_way=7.0,
         # A fiftieth of so short a period would be over before a busy machine has read the pages.
         allowance="1 second",
     )
