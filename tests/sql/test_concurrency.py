@@ -195,3 +195,19 @@ def test_many_keys_are_served_together(db):
     assert len(claims) == 50
     db.exchange(claims)
     assert len(db.claims(100)) == 50
+
+
+def test_a_finish_finds_the_next_of_its_key_by_the_index_also_when_few_jobs_were_there_at_first(db):
+    """A session plans this once, perhaps while the table is small; it must not read the whole table ever after."""
+    running = db.running(concurrency_key="k")
+    waiting = db.enqueue(concurrency_key="k")
+    db.run("vacuum analyze onceward.job_private")
+    scans = "select pg_stat_get_xact_numscans('onceward.job_private'::regclass)"
+    with db.conn.transaction():
+        db.run("discard plans")
+        before = db.value(scans)
+        db.complete(running)
+        after = db.value(scans)
+
+    assert db.state(waiting) == "ready"
+    assert after == before

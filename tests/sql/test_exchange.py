@@ -93,6 +93,25 @@ def test_each_lane_has_its_own_room(db):
     assert [row.lane for row in rows] == ["a", "a", "c", "c", "c"]
 
 
+@pytest.mark.parametrize("first", ["paused", "nowhere", None])
+def test_a_lane_keeps_its_own_room_behind_one_that_gives_nothing(db, first):
+    for lane in ("paused", "mail"):
+        db.answer("add_lane", name=lane)
+        db.enqueue_many("ocr", [{}] * 3, lane=lane)
+    db.answer("pause_lane", name="paused")
+
+    rows = db.exchange(lanes=[first, "mail"], limits=[3, 2], max=9)
+
+    assert [row.lane for row in rows] == ["mail"] * 2
+
+
+def test_an_exchange_without_lanes_claims_nothing(db):
+    db.enqueue()
+
+    assert db.exchange(lanes=None, max=5) == []
+    assert db.exchange(lanes=[], max=5) == []
+
+
 def test_floors_bound_the_search_from_below(db):
     jobs = [db.enqueue() for _ in range(5)]
     seqs = dict(db.run("select id, ready_seq from onceward.job_private"))
@@ -153,3 +172,16 @@ def test_a_worker_that_is_busy_again_is_not_woken(db):
     db.exchange(lanes=["default"], max=1)
 
     assert db.value("select asleep_until from onceward.worker_private") is None
+
+
+def test_the_mark_of_a_sleeper_is_renewed_twice_a_minute_and_not_at_every_poll(db):
+    db.clock.pin()
+    left = "select asleep_until - onceward.now() from onceward.worker_private"
+    marks = []
+    for _ in range(3):
+        db.heartbeat()
+        db.exchange(lanes=["default"], max=1, sleep=True)
+        marks.append(db.value(left))
+        db.clock.advance("20 s")
+
+    assert [mark.total_seconds() for mark in marks] == [60, 40, 60]

@@ -31,12 +31,15 @@ as $$
 declare
   v_now   timestamptz := onceward.now();
   v_left  integer := p_max;
+  v_late  integer;
   v_count integer;
   v_floor record;
 begin
   if p_floors is null then
-    if p_overdue is not null then
-      return query select * from onceward.claim_overdue(p_worker_id, p_lane, p_line, p_max, p_overdue);
+    -- Of four jobs one: a claim of a single job takes an overdue one every fourth time.
+    v_late := floor(p_max / 4.0 + random());
+    if v_late > 0 and p_overdue is not null then
+      return query select * from onceward.claim_overdue(p_worker_id, p_lane, p_line, v_late, p_overdue);
       get diagnostics v_count = row_count;
       v_left := v_left - v_count;
     end if;
@@ -93,7 +96,7 @@ begin
 end;
 $$;
 
--- Jobs of lower priorities that were due before p_overdue: the lowest priority first, a quarter of p_max at most.
+-- Jobs of lower priorities that were due before p_overdue: the lowest priority first, p_max at most.
 -- Priorities are found by a look into the index each, the first twenty of them.
 create or replace function onceward.claim_overdue(
   p_worker_id uuid,
@@ -108,26 +111,27 @@ create or replace function onceward.claim_overdue(
 as $$
 declare
   v_now   timestamptz := onceward.now();
-  -- Of four jobs one: a claim of a single job takes an overdue one every fourth time.
-  v_left  integer := floor(p_max / 4.0 + random());
+  v_left  integer := p_max;
   v_late  smallint[] := '{}';
   v_count integer;
   v_next  record;
 begin
-  if v_left <= 0 then
-    return;
-  end if;
+  -- The first below the highest: where all jobs have one priority, there is none, and nothing else to do.
   select j.priority, j.run_at into v_next from onceward.job_private as j
    where j.lane = p_lane and j.line = p_line and j.state = 'ready'
+     and j.priority < (select h.priority from onceward.job_private as h
+                        where h.lane = p_lane and h.line = p_line and h.state = 'ready'
+                        order by h.priority desc, h.ready_seq limit 1)
    order by j.priority desc, j.ready_seq limit 1;
   for v_look in 1 .. 20 loop
     exit when v_next.priority is null;
-    select j.priority, j.run_at into v_next from onceward.job_private as j
-     where j.lane = p_lane and j.line = p_line and j.state = 'ready' and j.priority < v_next.priority
-     order by j.priority desc, j.ready_seq limit 1;
     if v_next.run_at < p_overdue then
       v_late := v_next.priority || v_late;
     end if;
+    exit when v_look = 20;
+    select j.priority, j.run_at into v_next from onceward.job_private as j
+     where j.lane = p_lane and j.line = p_line and j.state = 'ready' and j.priority < v_next.priority
+     order by j.priority desc, j.ready_seq limit 1;
   end loop;
   for i in 1 .. cardinality(v_late) loop
     exit when v_left <= 0;

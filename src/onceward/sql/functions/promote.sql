@@ -104,6 +104,10 @@ create or replace function onceward.admit(p_keys jsonb)
   set enable_mergejoin = off
   -- A plain index scan also marks the entries of jobs that are gone, so that the next one skips them.
   set enable_bitmapscan = off
+  -- Said, because finish_done has switched them off: with no way left on, the whole table was read for each key.
+  set enable_indexscan = on
+  set enable_indexonlyscan = on
+  set plan_cache_mode = force_generic_plan
   set jit = off
 as $$
 declare
@@ -171,7 +175,8 @@ begin
     select onceward.now(), 'job.admitted', 'engine', onceward.actor(), onceward.caller(), m.tenant, m.id,
            '{"state": "blocked"}', '{"state": "ready"}', jsonb_build_object('lane', m.lane, 'task', m.task)
       from moved as m
-     where onceward.audits_all(m.lane)
+     -- What audits_all asks; called for each job, it took a twentieth of the whole.
+     where exists (select from onceward.lane_private as l where l.name = m.lane and l.audit = 'all')
   )
   select (select count(*) from moved), (select array_agg(distinct m.lane) from moved as m),
          jsonb_agg(jsonb_build_array(n.tenant, n.concurrency_key)) filter (where n.n > cardinality(n.places))
