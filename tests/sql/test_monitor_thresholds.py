@@ -518,8 +518,9 @@ def test_the_culprit_of_a_pinned_xmin_is_named(db, watch):
 
     watch.run("pinned_xmin")
 
-    (alert,) = watch.alerts("pinned_xmin")
-    assert f"pid {db.pinning.info.backend_pid}" in alert.summary
+    # The clock makes whoever else has a transaction open on this server just as old.
+    culprit = f"pid {db.pinning.info.backend_pid}"
+    assert any(culprit in alert.summary for alert in watch.alerts("pinned_xmin"))
 
 
 def test_a_job_that_waited_for_its_key_is_not_taken_for_an_old_one(db, watch):

@@ -8,7 +8,6 @@ import re
 
 import pytest
 
-from onceward.app import Onceward
 from onceward.model import STATES
 from tests.web.filled import watched
 
@@ -201,98 +200,6 @@ def test_a_job_that_waits_is_cancelled_or_run_now(ana, db):
     ana.post(f"/jobs/{two}/run-now", 409)
 
 
-def test_all_that_a_filter_finds_is_cancelled_after_a_preview(ana, db):
-    db.enqueue_many("spam", [{} for _ in range(60)])
-    kept = db.enqueue("mail")
-
-    preview = ana.get("/jobs/cancel?state=ready&task=spam")
-    assert "Cancel 60 jobs" in preview
-    ana.confirm("/jobs/cancel?state=ready&task=spam", reason="a slip")
-    assert db.value("select count(*) from onceward.jobs where state = 'cancelled'") == 60
-    assert db.state(kept) == "ready"
-    ana.get("/jobs/cancel?state=running", 400)
-    ana.get("/jobs/cancel", 400)
-
-
-def test_a_kind_of_failure_is_requeued_as_a_whole_after_a_preview_and_spread(ana, db):
-    jobs = [db.dead_letter("charge", {"n": n}, "expired") for n in range(3)]
-    other = db.dead_letter("mail", {}, "no such host")
-    group = db.one("select * from onceward.dead_letters where task = 'charge' limit 1")
-    suffix = f"?task=charge&fingerprint={group.fingerprint}"
-
-    assert "Requeue 3 dead letters?" in ana.get(f"/dead-letters/requeue{suffix}")
-    assert "must be a whole number" in ana.confirm(f"/dead-letters/requeue{suffix}", 400, rate="some").text
-    ana.confirm(f"/dead-letters/requeue{suffix}", rate="60")
-    assert db.state(jobs[0]) == "ready"
-    waits = sorted((db.job(job).run_at - db.now()).total_seconds() for job in jobs)
-    assert waits == [0, 1, 2]
-    assert db.state(other) == "dead_letter"
-
-
-def test_a_kind_of_failure_is_resolved_with_a_note(ana, db):
-    jobs = [db.dead_letter("charge", {"n": n}, "expired") for n in range(3)]
-
-    assert "The note is missing." in ana.confirm("/dead-letters/resolve?task=charge", 400).text
-    ana.confirm("/dead-letters/resolve?task=charge", note="refunded all")
-    assert {db.state(job) for job in jobs} == {"resolved"}
-
-
-@pytest.mark.parametrize("verb", ["requeue", "resolve"])
-def test_what_came_after_the_question_is_not_meant(ana, db, verb):
-    old = [db.dead_letter("charge", {"n": n}, "expired") for n in range(2)]
-    gone = db.dead_letter("charge", {"n": 2}, "expired")
-    path = f"/dead-letters/{verb}?task=charge"
-    asked = re.search(r'name="ids" value="([\w=-]+)"', ana.get(path))[1]
-    late = db.dead_letter("charge", {"n": 3}, "expired")
-    db.run("select onceward.resolve(%s, 'by somebody else')", gone)
-
-    ana.post(path, ids=asked, note="refunded")
-
-    done = "ready" if verb == "requeue" else "resolved"
-    assert [db.state(job) for job in (*old, gone, late)] == [done, done, "resolved", "dead_letter"]
-    assert "d 2 dead letters; 1 had changed meanwhile" in ana.get("/dead-letters")
-
-
-def test_jobs_that_came_or_began_after_the_question_are_not_cancelled(ana, db):
-    (waits,) = [row.job_id for row in db.enqueue_many("spam", [{}])]
-    runs = db.enqueue("spam", priority=5)
-    path = "/jobs/cancel?state=ready&task=spam"
-    asked = re.search(r'name="ids" value="([\w=-]+)"', ana.get(path))[1]
-    db.claim()
-    late = db.enqueue("spam")
-
-    ana.post(path, ids=asked)
-
-    assert [db.state(job) for job in (waits, runs, late)] == ["cancelled", "running", "ready"]
-    assert db.job(runs).cancel_at is None
-
-
-@pytest.mark.parametrize("ids", ["", "?", "AAAA", "A" * 50_000])
-def test_a_form_that_does_not_say_which_jobs_does_nothing(ana, db, ids):
-    job = db.dead_letter("charge")
-
-    ana.post("/dead-letters/requeue", 400, ids=ids)
-    ana.post("/jobs/cancel?state=ready", 400, ids=ids)
-
-    assert db.state(job) == "dead_letter"
-
-
-def test_only_the_kinds_that_are_shown_are_requeued(ana, db):
-    mine, other = db.dead_letter("charge", {}, "expired"), db.dead_letter("mail", {}, "no such host")
-    db.run(
-        "select onceward.assign_dead_letters(task, fingerprint, 'ben') from onceward.dead_letters where id = %s",
-        mine,
-    )
-    third = db.dead_letter("sync", {}, "no answer")
-    link = re.search(
-        r'href="(/dead-letters/requeue\?whose=nobody)">Requeue these', ana.get("/dead-letters?whose=nobody")
-    )
-
-    ana.confirm(link[1])
-
-    assert [db.state(job) for job in (mine, other, third)] == ["dead_letter", "ready", "ready"]
-
-
 def test_a_lane_is_paused_and_the_toast_undoes_it(ana, db):
     answer = ana.post("/lanes/default/pause", reason="provider is down")
     lane = db.one("select * from onceward.lanes where name = 'default'")
@@ -306,102 +213,6 @@ def test_a_lane_is_paused_and_the_toast_undoes_it(ana, db):
     ana.post("/lanes/default/resume")
     assert not db.value("select paused from onceward.lanes where name = 'default'")
     ana.post("/lanes/nothing/pause", 404)
-
-
-def test_a_schedule_is_made_seen_changed_paused_run_and_removed(ana, db):
-    form = {"name": "night/ly", "task": "report", "spec": "0 3 * * *", "zone": "UTC", "lane": "default",
-            "payload": '{"kind": "long"}', "missed": "latest", "overlap": "skip"}  # fmt: skip
-
-    assert 'id="e-spec"' in ana.post("/schedules/new", 400, **{**form, "spec": "0 3"}).text
-    assert "not JSON" in ana.post("/schedules/new", 400, **{**form, "payload": "{"}).text
-    assert "This is needed" in ana.post("/schedules/new", 400, **{**form, "name": ""}).text
-    preview = ana.post("/schedules/new", 200, **form, preview="1").text
-    assert preview.count("03:00") >= 10
-    assert db.run("select * from onceward.schedules") == []
-    place = ana.post("/schedules/new", **form).headers["location"]
-    assert "night/ly" in ana.get(place)
-    ana.post(f"{place}/edit", **{**form, "spec": "30 4 * * *"})
-    assert db.value("select spec from onceward.schedules") == "30 4 * * *"
-    ana.post(f"{place}/pause", reason="holidays")
-    assert db.value("select state from onceward.schedules") == "paused"
-    ana.post(f"{place}/resume")
-    job = ana.post(f"{place}/run-now").headers["location"]
-    assert "long" in ana.get(job)
-    ana.post(f"{place}/drop")
-    assert db.run("select * from onceward.schedules") == []
-    ana.get(place, 404)
-
-
-def seen_in(text: str) -> str:
-    return re.search(r'name="seen" value="(\w+)"', text)[1]
-
-
-def test_a_new_schedule_changes_none_that_is_there(ana, db):
-    db.call("add_schedule", name="daily", task="report", spec="0 7 * * *")
-    text = ana.post("/schedules/new", 400, name="daily", task="other", spec="1 hour", payload="{}",
-                    lane="default", missed="latest", overlap="skip").text  # fmt: skip
-
-    assert "Schedule daily is there already." in text
-    assert db.value("select task from onceward.schedules") == "report"
-
-
-def test_a_schedule_that_was_changed_in_another_window_is_not_changed_back_unseen(ana, db):
-    db.call("add_schedule", name="daily", task="report", spec="0 7 * * *")
-    page = f"/schedules/{db.value('select id from onceward.schedules')}/edit"
-    form = {"name": "daily", "task": "report", "spec": "0 7 * * *", "zone": "UTC", "lane": "default", "payload": "{}",
-            "missed": "latest", "overlap": "skip"}  # fmt: skip
-    seen = seen_in(ana.get(page))
-    ana.post(page, seen=seen, **{**form, "spec": "0 8 * * *"})
-
-    refused = ana.post(page, 409, seen=seen, **{**form, "payload": '{"n": 1}'}).text
-    assert (
-        "Somebody has changed it since you opened this page. Now spec is 0 8 * * *; payload is {}." in refused
-    )
-    assert db.value("select spec from onceward.schedules") == "0 8 * * *"
-    ana.post(page, seen=seen_in(refused), **{**form, "payload": '{"n": 1}'})
-    assert db.one("select spec, payload from onceward.schedules")[:] == ("0 7 * * *", {"n": 1})
-
-
-def test_a_schedule_is_saved_only_with_a_payload_that_fits_its_task(serve, db):
-    app = Onceward("shop")
-
-    @app.task
-    def charge(amount: int) -> None: ...
-
-    ana = serve(apps=[app]).signed_in()
-    form = {
-        "name": "daily",
-        "task": "charge",
-        "spec": "1 hour",
-        "lane": "default",
-        "missed": "latest",
-        "overlap": "skip",
-    }
-
-    text = ana.post("/schedules/new", 400, payload='{"amount": "lots"}', **form).text
-    assert "Payload does not fit task charge: amount: " in text
-    ana.post("/schedules/new", payload='{"amount": 3}', **form)
-    assert "No worker has announced task charge yet." in ana.get("/schedules")
-
-
-def test_what_a_schedule_form_does_not_show_stays_as_it_is(ana, db):
-    db.call(
-        "add_schedule",
-        name="s",
-        task="t",
-        spec="1 hour",
-        priority=7,
-        max_attempts=3,
-        jitter="5 s",
-        timeout="1 min",
-    )
-    form = {"name": "s", "task": "t2", "spec": "2 hours", "zone": "UTC", "lane": "default", "payload": "{}",
-            "missed": "none", "overlap": "allow"}  # fmt: skip
-    ana.post(f"/schedules/{db.value('select id from onceward.schedules')}/edit", **form)
-
-    row = db.one("select * from onceward.schedules")
-    assert (row.task, row.spec, row.missed, row.priority, row.max_attempts) == ("t2", "2 hours", "none", 7, 3)
-    assert (row.jitter.total_seconds(), row.timeout.total_seconds()) == (5, 60)
 
 
 @pytest.fixture
