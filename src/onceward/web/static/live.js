@@ -40,7 +40,9 @@ function exchange(page) {
     const served = fresh.cloneNode(true);
     const before = new Map([...part.querySelectorAll("[data-glow]")].map((each) => [each.dataset.glow, each.textContent]));
     const focused = part.contains(document.activeElement) ? document.activeElement.getAttribute("href") : null;
+    const { scrollTop } = part;
     part.replaceWith(fresh);
+    fresh.scrollTop = scrollTop;
     fresh.served = served;
     for (const each of fresh.querySelectorAll("details[id]")) if (open.has(each.id)) each.open = open.get(each.id);
     for (const each of fresh.querySelectorAll("[data-glow]")) {
