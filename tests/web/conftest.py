@@ -13,7 +13,7 @@ from pathlib import Path
 
 import httpx
 import pytest
-from playwright.sync_api import Browser, Page, sync_playwright
+from playwright.sync_api import Browser, Page, expect, sync_playwright
 
 from onceward.client import Client
 from onceward.web import WebSettings, secrets
@@ -23,6 +23,9 @@ CHROMIUM = os.environ.get("ONCEWARD_TEST_CHROMIUM") or next(
     (found for name in ("chromium", "chromium-browser", "google-chrome") if (found := shutil.which(name))),
     None,
 )
+# How long a page may take on a busy machine; what comes sooner is not waited for.
+PATIENCE_MS = 30_000
+expect.set_options(timeout=PATIENCE_MS)
 SHOTS = Path(os.environ.get("ONCEWARD_TEST_SHOTS", ".pytest_cache/shots"))
 
 
@@ -170,7 +173,7 @@ def window(chromium, site):
     def open_(name: str = "ana", role: str = "admin", tenant: str | None = None, **options) -> Page:
         options = {"viewport": {"width": 1280, "height": 800}, "base_url": site.address, **options}
         context = chromium.new_context(**options)
-        context.set_default_timeout(15_000)
+        context.set_default_timeout(PATIENCE_MS)
         contexts.append(context)
         page = context.new_page()
         page.on("pageerror", lambda error: complaints.append(str(error)))

@@ -47,7 +47,7 @@ def window(chromium, companies):
         context = chromium.new_context(
             **{"viewport": {"width": 1280, "height": 800}, "base_url": companies.address, **options}
         )
-        context.set_default_timeout(20_000)
+        context.set_default_timeout(30_000)
         contexts.append(context)
         page = context.new_page()
         page.on("pageerror", lambda error: complaints.append(str(error)))

@@ -21,7 +21,7 @@ def window(chromium, site):
     def open_(user=None, **options):
         options = {"viewport": {"width": 1280, "height": 800}, "base_url": site.address, **options}
         context = chromium.new_context(**options)
-        context.set_default_timeout(20_000)
+        context.set_default_timeout(30_000)
         contexts.append(context)
         page = context.new_page()
         page.on("pageerror", lambda error: complaints.append(str(error)))

@@ -65,7 +65,7 @@ def open_window(chromium):
 
     def open_(site, *, signed_in=False, **options):
         context = chromium.new_context(base_url=site.address, **options)
-        context.set_default_timeout(15_000)
+        context.set_default_timeout(30_000)
         contexts.append(context)
         context.on(
             "request",
