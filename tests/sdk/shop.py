@@ -8,7 +8,7 @@ from datetime import timedelta
 
 from pydantic import BaseModel, Field
 
-from onceward import Cancel, Job, Onceward, PermanentFailure, Retry, Snooze
+from onceward import Cancel, Client, Job, Onceward, PermanentFailure, Retry, Snooze
 from onceward.errors import RateLimited, TemporaryFailure
 
 app = Onceward(version="test")
@@ -109,6 +109,12 @@ async def enormous() -> str:
 @app.task(retry=AT_ONCE, max_attempts=1)
 async def poisoned_error() -> None:
     raise ValueError("nul \x00 and surrogate \ud800 " + "long " * 5000)
+
+
+@app.task(executor="process", max_attempts=1)
+def emits_in_a_process(dsn: str) -> None:
+    with Client(dsn) as client:
+        client.emit_event("made", {"by": "a process"})
 
 
 @app.task(executor="process", max_attempts=1)

@@ -7,6 +7,7 @@ from datetime import timedelta
 
 import pytest
 
+from onceward import calls
 from onceward.worker import Worker
 from tests.sdk import shop
 
@@ -54,6 +55,14 @@ def test_a_result_that_cannot_leave_its_process_is_not_repeated(
     assert "Return what JSON can hold" in job.last_error["message"]
     # The others of the pool go on.
     assert ended(plain, onceward_database, "square", {"n": 3}).result == 9
+
+
+@pytest.mark.slow
+def test_what_a_handler_in_a_process_makes_is_known_as_made_by_its_job(plain, onceward_database):
+    job = ended(plain, onceward_database, "emits_in_a_process", {"dsn": onceward_database.dsn})
+
+    (event,) = plain.run(calls.events_of(job.id, 10))
+    assert (job.state, event.name, event.made_by) == ("done", "made", job.id)
 
 
 IN_A_PROCESS = pytest.param("says_no_in_a_process", marks=pytest.mark.slow)

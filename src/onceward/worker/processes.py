@@ -12,6 +12,7 @@ from multiprocessing.connection import Connection
 from typing import Any
 
 from onceward.errors import OncewardError
+from onceward.handling import current_job
 from onceward.worker.failures import Failure, Reported, failure_of
 
 
@@ -34,12 +35,12 @@ class Processes:
         self._free: deque[_Child] = deque()
         self._slots = asyncio.Semaphore(limit)
 
-    async def run(self, module: str, name: str, payload: str) -> Any:
-        """Run task `name`, found by importing `module`.  Cancelling kills the process."""
+    async def run(self, module: str, name: str, payload: str, job: str) -> Any:
+        """Run task `name`, found by importing `module`, for a job.  Cancelling kills the process."""
         async with self._slots:
             child = self._free.popleft() if self._free else _Child(self._context)
             try:
-                answer = await asyncio.to_thread(child.ask, (module, name, payload))
+                answer = await asyncio.to_thread(child.ask, (module, name, payload, job))
             except asyncio.CancelledError:
                 child.kill()
                 raise
@@ -69,7 +70,7 @@ class _Child:
         self._process.start()
         theirs.close()
 
-    def ask(self, request: tuple[str, str, Any]) -> tuple[Any, Failure | None]:
+    def ask(self, request: tuple[str, str, str, str]) -> tuple[Any, Failure | None]:
         self._pipe.send(request)
         answer: tuple[Any, Failure | None] = self._pipe.recv()
         return answer
@@ -84,9 +85,11 @@ class _Child:
 def _serve(pipe: Connection) -> None:
     while True:
         try:
-            module, name, payload = pipe.recv()
+            module, name, payload, job = pipe.recv()
         except (EOFError, OSError):
             return
+        # What it delivers or emits by a client of its own is known as made by this job.
+        current_job.set(job)
         try:
             task = _find_task(module, name)
             answer: tuple[Any, Failure | None] = (task.handler(**task.arguments(payload)), None)

@@ -138,7 +138,7 @@ class Runner:
             return await task.handler(**arguments)
         if self._processes is None:
             self._processes = Processes(min(self._concurrency, os.cpu_count() or 1))
-        return await self._processes.run(task.handler.__module__, task.name, job.payload_text)
+        return await self._processes.run(task.handler.__module__, task.name, job.payload_text, job.ref)
 
     # ------------------------------------------------------------ sync handlers
 
