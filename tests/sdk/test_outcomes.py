@@ -59,9 +59,9 @@ def test_a_result_that_cannot_leave_its_process_is_not_repeated(
 
 @pytest.mark.slow
 def test_what_a_handler_in_a_process_makes_is_known_as_made_by_its_job(plain, onceward_database):
-    job = ended(plain, onceward_database, "emits_in_a_process", {"dsn": onceward_database.dsn})
+    job = ended(plain, onceward_database, "emits_in_a_process", {"dsn": onceward_database})
 
-    with psycopg.connect(onceward_database.dsn) as connection:
+    with psycopg.connect(onceward_database) as connection:
         found = connection.execute("select name, made_by from onceward.events").fetchall()
     assert (job.state, found) == ("done", [("made", job.id)])
 
