@@ -205,6 +205,19 @@ def test_a_customer_searches_and_shares(open_window, demo):
     assert {("page_view",), ("share_copy",)} <= set(counted)
 
 
+def test_a_customer_with_a_recalled_pouch_is_warned(open_window, proof, site):
+    batch = proof.create()
+    proof.record(batch)
+    proof.release(batch)
+    proof.one("select raw_ops.fn_reject_batch_v1(%s, 'glass')", batch["batch_id"])
+    page = open_window(site, viewport={"width": 390, "height": 844})
+    page.goto(f"{PAGES}/")
+    page.get_by_label("Batch code").fill(batch["batch_code"])
+    page.get_by_role("button", name="Find it").click()
+    expect(page.get_by_role("heading", name="Recalled")).to_be_visible()
+    expect(page.get_by_text("Do not feed it.", exact=True)).to_be_visible()
+
+
 def test_an_operator_takes_a_batch_from_production_to_the_customer(open_window, proof, site):
     page = open_window(site, signed_in=True)
     page.goto("/proof/batches")

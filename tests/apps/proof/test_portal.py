@@ -91,10 +91,30 @@ def test_many_batches_are_looked_at_before_they_are_created(proof, ana):
     assert proof.one("select count(*) from raw_ops.proof_jobs where state = 'queued'") == 3
 
 
+def test_batches_of_a_table_are_listed_in_its_order_over_all_pages(proof, ana):
+    days = [f"2026-03-{day:02},{kg}" for kg in (3, 1, 2) for day in range(20, 0, -1)]
+    table = "\n".join(["production_date,kg_produced", *days])
+    ana.post("/proof/batches/bulk", table=table, key=str(uuid4()), create="1")
+    first = ana.get("/proof/batches")
+    older = re.search(r'href="([^"]+before=[^"]+)"', first)[1].replace("&amp;", "&")
+    listed = [code for text in (first, ana.get(older)) for code in re.findall(r">(PR-\d{6}-\d{3})</a>", text)]
+    assert listed == [f"PR-2603{day:02}-{n:03}" for n in (1, 2, 3) for day in range(20, 0, -1)]
+
+
+def test_a_row_that_is_worth_a_look_says_why_and_is_counted(proof, ana):
+    table = TABLE + "\n2099-03-20,5\n2026-03-21,480"
+    text = ana.post("/proof/batches/bulk", status=200, table=table).text
+    assert "5 batches would be created; 2 rows are worth a look." in text
+    text = ana.post("/proof/batches/bulk", status=422, table=table + "\nsoon,1").text
+    assert "1 row of 6 is wrong, 2 are worth a look. Nothing was created." in text
+    assert "2099-03-20 lies in the future; " in text
+    assert "same as line 3; " in text
+
+
 def test_wrong_rows_are_named_and_nothing_is_created(proof, ana):
     table = TABLE + "\n2026-02-30,1\n2026-03-20,none"
     text = ana.post("/proof/batches/bulk", status=422, table=table).text
-    assert "2 rows of 5 need your attention" in text
+    assert "2 rows of 5 are wrong." in text
     assert "production_date must be a date" in text
     assert "kg_produced must be a number" in text
     # What only the database knows: there was no formulation then.
@@ -263,7 +283,19 @@ def test_a_batch_is_rejected_and_a_released_one_recalled_with_a_reason(proof, an
     assert "reason is required" in ana.post(page_of(batch) + "/reject", status=409, reason=" ").text
     ana.post(page_of(batch) + "/reject", reason="a customer found glass")
     assert proof.batch(batch).status == "REJECTED"
-    assert "a customer found glass" in ana.get(page_of(batch))
+    text = ana.get(page_of(batch))
+    assert "a customer found glass" in text
+    assert re.search(r"Recalled <time[^>]*>[^<]*</time> by ana\. Its public page says so", text)
+    # The head and the history; what was rejected on hold is not called so.
+    assert len(re.findall(r"</svg>\s*recalled", text)) == 2
+    assert "rejected" not in text
+    held = proof.create()
+    ana.post(page_of(held) + "/reject", reason="Salmonella")
+    assert "ecalled" not in ana.get(page_of(held))
+    rows = ana.get("/proof/batches.csv").splitlines()
+    assert sorted(line.split(",")[2:4] for line in rows) == [
+        ["REJECTED", "false"], ["REJECTED", "true"], ["status", "recalled"],
+    ]  # fmt: skip
     said = public.get(f"/functions/v1/proof-page/batch/{batch['public_batch_id']}").text
     assert f'href="mailto:hello@protocolraw.co.uk?subject=Batch%20{batch["public_batch_id"]}"' in said
     assert "already rejected" in ana.post(page_of(batch) + "/reject", status=409, reason="again").text
