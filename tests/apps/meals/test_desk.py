@@ -20,11 +20,6 @@ def jane(place):
     return customer
 
 
-@pytest.fixture
-def ana(site):
-    return site.signed_in()
-
-
 def audited(place) -> list[tuple[str, str, str]]:
     return place.rows(
         "select kind, actor, entity_type from onceward.audit_log where source = 'application' and starts_with(kind, 'meals.') order by seq"
@@ -153,19 +148,6 @@ def test_the_calendar_of_the_week_and_its_exceptions(place, ana, jane):
     assert [kind for kind, _, _ in audited(place)] == [
         "meals.day_set", "meals.day_set", "meals.day_cleared", "meals.weekday_set", "meals.weekday_set",
     ]  # fmt: skip
-
-
-def test_today_says_that_it_is_closed_also_when_codes_went_out_before(place, ana):
-    place.customer("Jane")
-    ana.post("/meals/calendar/day", day="2026-11-16", open="closed", reason="Power cut")
-    assert "Closed today (Power cut): nobody gets a code." in ana.get("/meals/")
-    ana.post("/meals/calendar/clear", day="2026-11-16")
-    place.cron("issue-qr")
-    assert "Closed" not in ana.get("/meals/")
-    ana.post("/meals/calendar/day", day="2026-11-16", open="closed")
-    assert "Closed today: nobody else gets a code. 1 code went out before, 0 meals redeemed." in ana.get(
-        "/meals/"
-    )
 
 
 def test_what_the_calendar_does_not_understand_changes_nothing(place, ana, jane):

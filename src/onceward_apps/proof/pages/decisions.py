@@ -146,13 +146,9 @@ class DecisionPages:
             async with changing(request) as connection:
                 answer = await store.call(connection, statement, batch_id, text)
             if answer["success"]:
-                return layout.back(
-                    request,
-                    f"/proof/batches/{batch_id}",
-                    Flash(
-                        f"Batch {answer['batch_code']} is {status_word(answer['status'], answer.get('recalled', False))}. Its public page says so."
-                    ),
-                )
+                word = status_word(answer["status"], recalled=answer.get("recalled", False))
+                said = f"Batch {answer['batch_code']} is {word}. Its public page says so."
+                return layout.back(request, f"/proof/batches/{batch_id}", Flash(said))
             problem = answer["error"]
         async with looking(request) as look:
             batch = await get_batch(look.connection, batch_id)

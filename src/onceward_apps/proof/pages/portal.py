@@ -71,7 +71,7 @@ def _insider(request: Request) -> Identity:
     return who
 
 
-def status_word(status: str, recalled: object = None) -> str:
+def status_word(status: str, *, recalled: bool = False) -> str:
     """A recalled batch has the status of a rejected one, and was on sale."""
     return RECALLED if recalled else STATUS_WORDS[status]
 
