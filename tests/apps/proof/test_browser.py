@@ -258,7 +258,7 @@ def test_an_operator_creates_many_and_decides_a_dead_letter(open_window, proof, 
     page.goto("/proof/batches/bulk")
     page.get_by_label("Or paste it here").fill("production_date,kg_produced\n2026-03-20,5\n2026-03-40,5")
     page.get_by_role("button", name="See what comes of it").click()
-    expect(page.get_by_text("1 row of 2 needs your attention")).to_be_visible()
+    expect(page.get_by_text("1 row of 2 is wrong")).to_be_visible()
     page.get_by_label("Or paste it here").fill("production_date,kg_produced\n2026-03-20,5\n2026-03-21,5")
     page.get_by_role("button", name="See what comes of it").click()
     page.get_by_role("button", name="Create 2 batches").click()
