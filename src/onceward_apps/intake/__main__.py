@@ -82,17 +82,20 @@ def link(
     address: Annotated[str, typer.Option(help="Where the pages are.")] = "http://localhost:8080",
     minutes: Minutes = 15,
 ) -> None:
-    """A link that signs a person in to their pages."""
-    typer.echo(f"{address.rstrip('/')}/records/enter?token={_token(user, minutes)}")
+    """A link that signs a person in to their pages, once."""
+    _check_account(user)
+    made = tokens.issue_link(Settings.from_environ(), user, lasts=timedelta(minutes=minutes))
+    typer.echo(f"{address.rstrip('/')}/records/enter?token={made}")
 
 
 @cli.command()
 def token(user: Account, minutes: Minutes = 15) -> None:
     """A bearer token of a person, for the functions below /functions/v1."""
-    typer.echo(_token(user, minutes))
+    _check_account(user)
+    typer.echo(tokens.issue(Settings.from_environ(), user, lasts=timedelta(minutes=minutes)))
 
 
-def _token(user: UUID, minutes: int) -> str:
+def _check_account(user: UUID) -> None:
     known = _served(
         "select from intake.user_profiles where account_owner_id = %s union all "
         "select from intake.profile_access where user_id = %s and revoked_at is null limit 1",
@@ -102,7 +105,6 @@ def _token(user: UUID, minutes: int) -> str:
         typer.echo(f"error: account {user} does not exist, or has no profile", err=True)
         typer.echo('hint: List accounts with "python -m onceward_apps.intake people".', err=True)
         raise typer.Exit(1)
-    return tokens.issue(Settings.from_environ(), user, lasts=timedelta(minutes=minutes))
 
 
 @cli.command()

@@ -1,11 +1,11 @@
-"""Tokens of users and services: JWTs, signed with HS256 and nothing else, with an end and an audience."""
+"""Tokens of users and services, and links that sign somebody in: JWTs, signed with HS256 and nothing else, with an end and an audience."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import Final, Literal
-from uuid import UUID
+from typing import Any, Final, Literal
+from uuid import UUID, uuid4
 
 import jwt
 
@@ -28,6 +28,15 @@ class Caller:
     user: UUID | None
 
 
+@dataclass(frozen=True, slots=True)
+class Link:
+    """Whom a link signs in, and its own id: it holds once, until its end."""
+
+    user: UUID
+    id: UUID
+    until: datetime
+
+
 def issue(
     settings: Settings,
     user: UUID | None,
@@ -43,22 +52,42 @@ def issue(
     return jwt.encode(claims, settings.jwt_secrets[0], algorithm=ALGORITHM)
 
 
+def issue_link(settings: Settings, user: UUID, *, lasts: timedelta) -> str:
+    """For the address of a link.  Its audience is its own: it is no token for functions, and a token is no link."""
+    moment = datetime.now(UTC)
+    claims = {"aud": _link_audience(settings), "sub": str(user), "jti": str(uuid4()), "exp": moment + lasts}
+    return jwt.encode(claims, settings.jwt_secrets[0], algorithm=ALGORITHM)
+
+
 def verify(settings: Settings, token: str) -> Caller:
     """Raises Unauthorized."""
+    claims = _claims(settings, token, settings.audience, ["exp", "aud"])
+    return _caller(claims.get("role"), claims.get("sub"))
+
+
+def verify_link(settings: Settings, token: str) -> Link:
+    """Raises Unauthorized.  Whether it was used is for the database to say."""
+    claims = _claims(settings, token, _link_audience(settings), ["exp", "aud", "sub", "jti"])
+    try:
+        return Link(UUID(claims["sub"]), UUID(claims["jti"]), datetime.fromtimestamp(claims["exp"], UTC))
+    except (ValueError, TypeError, AttributeError, OverflowError):
+        raise Unauthorized from None
+
+
+def _link_audience(settings: Settings) -> str:
+    return f"{settings.audience}:link"
+
+
+def _claims(settings: Settings, token: str, audience: str, required: list[str]) -> dict[str, Any]:
     for secret in settings.jwt_secrets:
         try:
-            claims = jwt.decode(
-                token,
-                secret,
-                algorithms=[ALGORITHM],
-                audience=settings.audience,
-                options={"require": ["exp", "aud"]},
+            return jwt.decode(
+                token, secret, algorithms=[ALGORITHM], audience=audience, options={"require": required}
             )
         except jwt.InvalidSignatureError:
             continue
         except jwt.InvalidTokenError:
             raise Unauthorized from None
-        return _caller(claims.get("role"), claims.get("sub"))
     raise Unauthorized
 
 

@@ -7,7 +7,6 @@ nothing; secrets are compared in constant time; no answer and no log line repeat
 from __future__ import annotations
 
 import asyncio
-import io
 import re
 import traceback
 from collections.abc import Callable, Mapping
@@ -24,6 +23,7 @@ from onceward.worker import Worker
 from onceward_apps.kit import qr, tokens
 from onceward_apps.meals import jobs, outside, store
 from onceward_apps.meals.domain import HANDLE_RULE, BadQr, QrExpired, QrToken, parse_handle
+from onceward_apps.meals.pictures import NoPicture, read_picture
 from onceward_apps.meals.store import Connection
 from onceward_apps.meals.stripe import apply_event
 from onceward_apps.meals.system import DELIVERIES, Meals
@@ -32,8 +32,6 @@ from onceward_apps.meals.telegram import answer_update
 log = logs.get("onceward_apps.meals")
 T = TypeVar("T")
 MOST_BODY = 256 * 1024
-# A picture of a counter's camera is smaller than that by far; unpacked, it may have so many points.
-MOST_POINTS = 16_000_000
 # A run of the retry cron ends in time for whoever waits for its answer; what is left is the next run's.
 CRON_SECONDS = 25.0
 
@@ -231,7 +229,10 @@ class Routes:
         """What a picture says, for a kiosk whose browser cannot read QR codes.  Redeems nothing."""
         if self.kiosk_of(request) is None:
             return refused(401, "UNAUTHORIZED", "Unauthorized")
-        text = read_picture(request.body)
+        try:
+            text = read_picture(request.body)
+        except NoPicture:
+            return refused(400, "NO_PICTURE", "This is no JPEG or PNG picture")
         if text is None:
             return refused(400, "NO_CODE", "There is no QR code in this picture")
         return Answer(200, {"token": text})
@@ -363,22 +364,6 @@ def _scan(scan: store.Scan) -> dict[str, Any]:
         "used_at": iso(scan.used_at) if scan.used_at else None,
         "kiosk": scan.kiosk,
     }
-
-
-def read_picture(picture: bytes) -> str | None:
-    """The text of the QR code in a JPEG or PNG; None when there is none, or it is no such picture."""
-    import zxingcpp
-    from PIL import Image
-
-    try:
-        with Image.open(io.BytesIO(picture), formats=("JPEG", "PNG")) as opened:
-            if opened.width * opened.height > MOST_POINTS:
-                return None
-            grey = opened.convert("L")
-    except (OSError, ValueError, SyntaxError, Image.DecompressionBombError):
-        return None
-    found = zxingcpp.read_barcodes(grey, formats=zxingcpp.BarcodeFormats(zxingcpp.BarcodeFormat.QRCode))
-    return found[0].text if found else None
 
 
 def _uuid(given: object) -> UUID | None:

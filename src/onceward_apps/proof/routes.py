@@ -134,7 +134,7 @@ class Routes:
         return Answer(302, {"location": f"/batch/{target}"})
 
     async def search(self, code: str, *, address: str = "") -> Answer:
-        """/api/search: {found, status, public_batch_id}, of released batches only, and not without end."""
+        """/api/search: {found, status, public_batch_id}, found for released batches only, and not without end."""
         visitor = self._visitor(address, agent="")
         async with self._connect() as connection:
             if not await store.call(connection, "select raw_ops.fn_take_search_place_v1(%s)", visitor):

@@ -110,15 +110,15 @@ async def rows(connection: Connection, statement: LiteralString, **params: objec
 async def find_batches(
     connection: Connection, *, status: str | None, text: str | None, before: UUID | None, limit: int
 ) -> list[Any]:
-    """The newest first, by status and by a part of code or public id."""
+    """The newest first, those created together in the order of their table; by status and by a part of code or public id."""
     return await rows(
         connection,
         "select * from raw_ops.portal_batches as b"
         " where (%(status)s::text is null or b.status = %(status)s)"
         " and (%(text)s::text is null or strpos(b.batch_code, upper(%(text)s)) > 0 or strpos(b.public_batch_id, upper(%(text)s)) > 0)"
-        " and (%(before)s::uuid is null or (b.created_at, b.id) <"
-        " (select o.created_at, o.id from raw_ops.batches as o where o.id = %(before)s))"
-        " order by b.created_at desc, b.id desc limit %(limit)s",
+        " and (%(before)s::uuid is null or exists (select from raw_ops.batches as o where o.id = %(before)s and (b.created_at < o.created_at"
+        " or (b.created_at = o.created_at and (b.place, b.id) > (o.place, o.id)))))"
+        " order by b.created_at desc, b.place, b.id limit %(limit)s",
         status=status, text=text, before=before, limit=limit,
     )  # fmt: skip
 

@@ -263,3 +263,24 @@ def test_somebody_of_one_tenant_sees_only_that_one(window, companies):
     (alert,) = companies.rows("select a.id from alerts.alert_instances as a join alerts.tenants as t on t.id = a.tenant_id "
                               "where t.slug = 'northwind' limit 1")[0]  # fmt: skip
     assert page.goto(f"/alerting/alerts/{alert}").status == 404
+
+
+def test_what_a_rule_would_find_is_read_whole_and_a_phone_shows_when_rules_fire(window, companies):
+    page = window()
+    rule = companies.value("select id from alerts.alert_configs where kind = 'change' order by title limit 1")
+    page.goto(f"/alerting/rules/{rule}")
+    said = page.locator(".rule-said")
+    expect(said.first).to_be_visible()
+    assert said.evaluate_all("cells => cells.every(cell => cell.scrollWidth <= cell.clientWidth)")
+    # The form stays as it was typed when another object is drawn.
+    page.get_by_label("Name").fill("Another name")
+    chosen = page.locator("#f-drawn option").last.inner_text()
+    page.get_by_label("Draw").select_option(chosen)
+    page.get_by_role("button", name="Show").click()
+    expect(page.get_by_role("img", name=f"of {chosen}, last 30 days")).to_be_visible()
+    expect(page.get_by_label("Name")).to_have_value("Another name")
+
+    page.goto("/alerting/rules")
+    expect(page.locator(".rule-narrow").first).to_be_hidden()
+    page.set_viewport_size({"width": 390, "height": 844})
+    expect(page.locator(".rule-narrow").first).to_be_visible()

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import csv
 import json
 import re
+from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from uuid import uuid4
 
@@ -111,6 +113,40 @@ def test_a_rule_keeps_its_metric_and_its_kind_and_notices_another_who_changed_it
         == "AL003"
     )
     assert month.value("select threshold from alerts.alert_configs") == 40
+
+
+def test_a_rule_with_the_condition_of_another_is_refused_by_its_name(month):
+    def save(rule=None, **given):
+        return call(month, "select alerts.save_rule(%s, %s)", rule_of(month, **given), rule)[0][0]
+
+    first = save()
+    for same in ({}, {"title": "Another name"}, {"severity": "critical"}, {"period": "24 hours"}):
+        with pytest.raises(psycopg.DatabaseError, match='rule "Revenue is low" has the same condition'):
+            save(**same)
+    other = save(external_object_id="lisbon")
+    with pytest.raises(psycopg.DatabaseError, match="the same condition"):
+        save(other)
+    # A new name is no new condition; and a condition is free again when its rule has another.
+    save(first, title="Low revenue")
+    save(first, threshold=40)
+    save(other)
+    save(kind="missing", threshold=None)
+    with pytest.raises(psycopg.DatabaseError, match="the same condition"):
+        save(kind="missing", threshold=None, aggregate="max", comparison="above")
+    assert month.value("select count(*) from alerts.alert_configs") == 3
+
+
+@pytest.mark.race
+def test_of_two_who_make_the_same_rule_at_once_one_does(month):
+    with month.acting(NORTH, "onceward_operator") as first:
+        first.execute("select alerts.save_rule(%s)", [rule_of(month)])
+        with ThreadPoolExecutor(1) as pool:
+            second = pool.submit(refused, month, "select alerts.save_rule(%s)", rule_of(month))
+            waits = "select exists (select from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock')"
+            while not month.value(waits):
+                assert not second.done(), "did not wait"
+            first.commit()
+            assert second.result(30) == "AL003"
 
 
 def test_rules_are_a_tenants_own_and_only_functions_write_them(month):
@@ -234,6 +270,49 @@ def test_an_operator_tries_makes_changes_and_switches_off_a_rule(month):
     assert [row[:2] for row in entries(month)] == [
         (kind, "maria") for kind in ("rule.created", "rule.changed", "rule.disabled")
     ]
+
+
+def test_the_preview_counts_what_is_watched_and_draws_whom_somebody_chose(month):
+    always = {**FORM, "threshold": "500", "aggregate": "last"}
+    with month.served(workers=False) as calls:
+        maria = Person(month, calls.http, "maria", "operator", NORTH)
+        one = maria.post("/alerting/rules/new", **always, do="preview").text
+        assert "31 alerts, on 31 of the 31 dates that the last 30 days touch." in one
+        assert 'name="drawn"' not in one
+        every = {**FORM, "external_object_id": ""}
+        page = maria.post("/alerting/rules/new", **every, do="preview").text
+        assert "dates that the last 30 days touch, for 1 of 2 objects." in page
+        assert "revenue of lisbon, last 30 days" in page.lower()
+        chosen = maria.post("/alerting/rules/new", **every, drawn="berlin", do="preview").text
+        assert "revenue of berlin, last 30 days" in chosen.lower()
+        assert re.search(r"<option selected>berlin</option>", chosen)
+        # What was typed stays; an object that is not watched is not drawn.
+        assert 'value="Lisbon is low"' in chosen
+        strange = maria.post("/alerting/rules/new", **every, drawn="porto", do="preview").text
+        assert "revenue of lisbon, last 30 days" in strange.lower()
+        assert month.value("select count(*) from alerts.alert_configs") == 0
+
+        assert maria.post("/alerting/rules/new", **every, do="save").status_code == 303
+        again = maria.post("/alerting/rules/new", **{**every, "title": "Once more"}, do="save")
+        assert again.status_code == 409
+        assert "rule &#34;Lisbon is low&#34; has the same condition. Change that one instead." in again.text
+        assert 'value="Once more"' in again.text
+        assert month.value("select count(*) from alerts.alert_configs") == 1
+
+        rule = month.value("select id from alerts.alert_configs")
+        vera = Person(month, calls.http, "vera", "viewer", NORTH)
+        seen = vera.http.get(f"/alerting/rules/{rule}", params={"drawn": "berlin"}).text
+        assert "revenue of berlin, last 30 days" in seen.lower()
+        # The list on a phone, and as a table to take away.
+        listed = vera.http.get("/alerting/rules?state=on").text
+        assert '<span class="rule-narrow muted">mean of 1 day below $50</span>' in listed
+        taken = vera.http.get(re.search(r'href="(/alerting/rules\.csv[^"]*)"', listed)[1])
+        assert taken.headers["content-type"].startswith("text/csv")
+        rows = list(csv.DictReader(taken.text.splitlines()))
+        assert [(row["title"], row["fires_when"], row["alerts_in_30_days"]) for row in rows] == [
+            ("Lisbon is low", "mean of 1 day below $50", "0")
+        ]
+        assert vera.http.get("/alerting/rules.csv?state=off").text.count("\n") == 1
 
 
 def test_who_may_not_write_rules_does_not(month):

@@ -191,6 +191,9 @@ class Intake:
         given = {"lasts": timedelta(hours=1), **given}
         return tokens.issue(self.settings, user or self.owner, **given)
 
+    def link_token(self, user=None, lasts=timedelta(hours=1)) -> str:
+        return tokens.issue_link(self.settings, user or self.owner, lasts=lasts)
+
     def drain(self) -> int:
         return self.kit.drain(self.app)
 

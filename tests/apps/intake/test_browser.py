@@ -30,6 +30,7 @@ def window(chromium, site):
             lambda message: complaints.append(message.text) if "Security Policy" in message.text else None,
         )
         page.goto(site.link(user or site.intake.owner))
+        page.get_by_role("button", name="Sign in").click()
         page.wait_for_url(f"{site.address}/records/")
         return page
 
@@ -113,12 +114,17 @@ def test_every_page_is_accessible_on_a_phone_and_on_a_desk_in_both_themes(intake
 
 
 @pytest.mark.browser
-def test_a_refused_upload_says_why_on_the_page(window):
-    page = window()
+def test_a_refused_upload_says_why_on_the_page_beside_its_name(window):
+    page = window(viewport={"width": 390, "height": 844})
     page.locator("#file").set_input_files(
         {"name": "notes.png", "mimeType": "image/png", "buffer": b"this is no picture at all, sorry"}
     )
-    page.get_by_text("Only PDF, JPEG, PNG, TIFF and HEIC files can be read.").wait_for()
+    said = page.get_by_text("Only PDF, JPEG, PNG, TIFF and HEIC files can be read.")
+    said.wait_for()
+    name = page.locator(".send-name")
+    # All of it, above what is said of it.
+    assert name.evaluate("element => element.clientWidth > 0 && element.scrollWidth <= element.clientWidth")
+    assert name.bounding_box()["y"] < said.bounding_box()["y"]
 
 
 @pytest.mark.browser

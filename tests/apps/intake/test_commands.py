@@ -42,7 +42,7 @@ def test_install_look_and_make_a_link(run):
     assert run("jobs") == ""
     address = run("link", str(samples.MAYA.owner)).strip()
     token = parse_qs(urlsplit(address).query)["token"][0]
-    assert tokens.verify(Settings.from_environ(), token).user == samples.MAYA.owner
+    assert tokens.verify_link(Settings.from_environ(), token).user == samples.MAYA.owner
 
 
 def test_people_are_listed_and_get_tokens(run):

@@ -9,7 +9,7 @@ from uuid import uuid4
 
 import pytest
 
-from onceward_apps.intake import samples, store
+from onceward_apps.intake import samples, store, tokens
 from onceward_apps.intake.pages.records import COOKIE, bytes_text
 from tests.apps.intake.stage import png
 
@@ -108,9 +108,11 @@ def test_an_operator_of_one_profile_sees_no_file_of_another(intake, site, door):
 
 def test_a_link_is_over_when_its_time_is_and_the_token_leaves_the_address(intake, site):
     with site.visitor() as http:
-        over = intake.token(lasts=timedelta(seconds=-1))
-        assert http.get("/records/enter", params={"token": over}).status_code == 401
-        answer = http.get(site.link(intake.owner))
+        # Nor is a token for the functions a link.
+        for wrong in (intake.link_token(lasts=timedelta(seconds=-1)), intake.token(), "", "x"):
+            assert http.get("/records/enter", params={"token": wrong}).status_code == 401
+            assert http.post("/records/enter", data={"token": wrong}).status_code == 401
+        answer = http.post("/records/enter", data={"token": intake.link_token()})
         assert answer.headers["location"] == "/records/"
         cookie = answer.headers["set-cookie"]
         assert cookie.startswith(f"{COOKIE}=")
@@ -121,6 +123,54 @@ def test_a_link_is_over_when_its_time_is_and_the_token_leaves_the_address(intake
         left = http.post("/records/leave")
         assert (left.status_code, left.headers["location"]) == (303, "/records/")
         assert http.get("/records/").status_code == 401
+
+
+def test_a_link_is_opened_any_number_of_times_and_signs_in_once_by_its_button(intake, site):
+    token = intake.link_token()
+    # Programs that look through mails open it first.
+    for _ in range(2):
+        with site.visitor() as http:
+            page = http.get("/records/enter", params={"token": token})
+            assert page.status_code == 200
+            assert "set-cookie" not in page.headers
+            assert http.get("/records/").status_code == 401
+    hidden = re.search(r'name="token" value="([^"]+)"><button[^>]*>Sign in<', page.text)
+    with site.visitor() as http:
+        stolen = http.post(
+            "/records/enter", data={"token": hidden[1]}, headers={"origin": "http://evil.example"}
+        )
+        assert stolen.status_code == 403
+        assert http.post("/records/enter", data={"token": hidden[1]}).status_code == 303
+        assert http.get("/records/").status_code == 200
+    with site.visitor() as http:
+        again = http.post("/records/enter", data={"token": token})
+        assert again.status_code == 401
+        assert "was used, or its time is over" in again.text
+        assert "set-cookie" not in again.headers
+        assert "Ask for a new one" in http.get("/records/enter", params={"token": token}).text
+    # And it opens no function.
+    with pytest.raises(tokens.Unauthorized):
+        tokens.verify(intake.settings, intake.link_token())
+
+
+def test_links_that_are_over_are_forgotten(intake):
+    use = "select intake.use_link(gen_random_uuid(), %s, onceward.now() + %s::interval)"
+    for until in ("-2 days", "1 hour"):
+        assert intake.one(use, intake.owner, until)
+    assert intake.one(use, intake.owner, "1 hour")
+    assert intake.one("select count(*) from intake.used_links") == 2
+
+
+def test_a_name_stands_once_and_a_refused_file_is_no_document(intake, site, door):
+    door.upload(png(), filename="report-7.png")
+    with site.visitor(intake.owner) as http:
+        query = {"profile": str(intake.profile)}
+        assert http.get("/records/", params=query).text.count("report-7.png") == 1
+        assert "<b>1 of 50</b>" in http.get("/records/usage", params=query).text
+        file = intake.one("select id from intake.shell_files")
+        intake.conn.execute("select intake.refuse_file(%s, 'virus', 'a virus was found')", [file])
+        assert "<b>0 of 50</b>" in http.get("/records/usage", params=query).text
+    assert intake.one("select files_uploaded from intake.user_usage_tracking") == 1
 
 
 def test_looking_at_a_result_is_in_the_audit_log_with_who_it_was(intake, site, door):
@@ -164,12 +214,12 @@ def test_names_of_people_are_for_those_who_may_open_their_pages(intake, site, ro
         assert opened.status_code == (303 if may else 403)
         if not may:
             return
-        assert http.get(opened.headers["location"]).status_code == 303
+        assert opened.headers["location"] == "/records/"
         assert "Maya Thompson" in http.get("/records/").text
         # The person sees that it was no machine, and the audit log who it was.
         touched = http.get("/records/usage").text
-        assert re.search(r"Sign-in link made by an operator</span>\s*<span[^>]*>an operator<", touched)
-    made = intake.row("select new_values from intake.audit_log where reason like 'Sign-in link%%'")
+        assert re.search(r"Opened by an operator</span>\s*<span[^>]*>an operator<", touched)
+    made = intake.row("select new_values from intake.audit_log where reason = 'Opened by an operator'")
     assert made["new_values"] == {"operator": "ana"}
 
 

@@ -23,6 +23,7 @@ SERVICE_ONLY = [
     "api_calls",
     "job_claims",
     "admins",
+    "used_links",
     "job_queue",
     "api_rate_limits",
 ]

@@ -81,3 +81,8 @@ def site(place):
     site = Site(_Books(place), WebSettings(dsn=place.kit.dsn, apps=(place.app,), sections=sections))
     yield site
     site.close()
+
+
+@pytest.fixture
+def ana(site):
+    return site.signed_in()

@@ -228,7 +228,9 @@ def test_a_counter_without_a_camera_takes_photos_and_says_what_is_wrong(place, b
     Image.new("RGB", (300, 300), "white").save(blank)
     good.write_bytes(qr.png(code, pixels=900))
     photo.set_input_files(blank)
-    expect(answer).to_contain_text("Not our code")
+    expect(answer).to_contain_text("No code seen")
+    photo.set_input_files({"name": "a.png", "mimeType": "image/png", "buffer": b"no picture"})
+    expect(answer).to_contain_text("Not a picture")
     photo.set_input_files(good)
     expect(answer).to_contain_text("Enjoy your meal")
     assert place.rows("select kiosk from meals.redemptions") == [("Counter 2",)]
@@ -238,11 +240,24 @@ def test_a_counter_without_a_camera_takes_photos_and_says_what_is_wrong(place, b
     page.get_by_role("button", name="Lock: forget the key").click()
     page.get_by_label("Key").fill("a guess of somebody")
     page.get_by_role("button", name="Use this key").click()
-    page.get_by_role("button", name="Start scanning").click()
-    page.get_by_label("Code, from a hand scanner or typed").fill(code)
-    page.keyboard.press("Enter")
+    # Told at once, and not at the first customer.
     expect(answer).to_contain_text("Wrong key")
     expect(page.get_by_role("heading", name="Set up this counter")).to_be_visible()
+    assert page.evaluate("localStorage.length") == 0
+    # Nobody could say: it is not lost, and not taken either.
+    page.route("**/api/qr/redeem", lambda route: route.abort())
+    page.get_by_label("Key").fill(KIOSK)
+    page.get_by_role("button", name="Use this key").click()
+    expect(answer).to_contain_text("Could not check")
+    expect(page.get_by_label("Key")).to_have_value(KIOSK)
+    page.unroute("**/api/qr/redeem")
+    answer.click()
+    page.get_by_role("button", name="Use this key").click()
+    expect(page.get_by_role("button", name="Start scanning")).to_be_visible()
+    # A link with a key that no counter has.
+    page.goto("/kiosk?again#a-guess-of-somebody")
+    expect(answer).to_contain_text("Wrong key")
+    assert page.evaluate("localStorage.length") == 0
 
 
 def test_a_scan_whose_answer_is_lost_is_asked_again_and_told_the_same(place, browse, code):

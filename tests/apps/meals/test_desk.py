@@ -20,11 +20,6 @@ def jane(place):
     return customer
 
 
-@pytest.fixture
-def ana(site):
-    return site.signed_in()
-
-
 def audited(place) -> list[tuple[str, str, str]]:
     return place.rows(
         "select kind, actor, entity_type from onceward.audit_log where source = 'application' and starts_with(kind, 'meals.') order by seq"

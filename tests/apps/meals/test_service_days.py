@@ -117,3 +117,16 @@ def test_the_schedule_issues_in_the_morning_and_to_who_comes_later(place):
     place.work()
     assert len(place.mails("late@")) == 1
     assert len(place.mails()) == 2
+
+
+def test_today_says_that_it_is_closed_also_when_codes_went_out_before(place, ana):
+    place.customer("Jane")
+    ana.post("/meals/calendar/day", day="2026-11-16", open="closed", reason="Power cut")
+    assert "Closed today (Power cut): nobody gets a code." in ana.get("/meals/")
+    ana.post("/meals/calendar/clear", day="2026-11-16")
+    place.cron("issue-qr")
+    assert "Closed" not in ana.get("/meals/")
+    ana.post("/meals/calendar/day", day="2026-11-16", open="closed")
+    assert "Closed today: nobody else gets a code. 1 code went out before, 0 meals redeemed." in ana.get(
+        "/meals/"
+    )

@@ -260,7 +260,8 @@ def test_what_is_no_picture_of_a_code_is_told_so(http, kind):
 
     answer = http.post("/api/qr/read", headers=BEARER, content=given)
 
-    assert (answer.status_code, answer.json()["code"]) == (400, "NO_CODE")
+    said = "NO_CODE" if kind == "blank" else "NO_PICTURE"
+    assert (answer.status_code, answer.json()["code"]) == (400, said)
 
 
 def test_the_address_of_the_page_is_as_good_as_the_code_on_it(http, code):

@@ -205,6 +205,19 @@ def test_a_customer_searches_and_shares(open_window, demo):
     assert {("page_view",), ("share_copy",)} <= set(counted)
 
 
+def test_a_customer_with_a_recalled_pouch_is_warned(open_window, proof, site):
+    batch = proof.create()
+    proof.record(batch)
+    proof.release(batch)
+    proof.one("select raw_ops.fn_reject_batch_v1(%s, 'glass')", batch["batch_id"])
+    page = open_window(site, viewport={"width": 390, "height": 844})
+    page.goto(f"{PAGES}/")
+    page.get_by_label("Batch code").fill(batch["batch_code"])
+    page.get_by_role("button", name="Find it").click()
+    expect(page.get_by_role("heading", name="Recalled")).to_be_visible()
+    expect(page.get_by_text("Do not feed it.", exact=True)).to_be_visible()
+
+
 def test_an_operator_takes_a_batch_from_production_to_the_customer(open_window, proof, site):
     page = open_window(site, signed_in=True)
     page.goto("/proof/batches")
@@ -245,7 +258,7 @@ def test_an_operator_creates_many_and_decides_a_dead_letter(open_window, proof, 
     page.goto("/proof/batches/bulk")
     page.get_by_label("Or paste it here").fill("production_date,kg_produced\n2026-03-20,5\n2026-03-40,5")
     page.get_by_role("button", name="See what comes of it").click()
-    expect(page.get_by_text("1 row of 2 needs your attention")).to_be_visible()
+    expect(page.get_by_text("1 row of 2 is wrong")).to_be_visible()
     page.get_by_label("Or paste it here").fill("production_date,kg_produced\n2026-03-20,5\n2026-03-21,5")
     page.get_by_role("button", name="See what comes of it").click()
     page.get_by_role("button", name="Create 2 batches").click()

@@ -287,6 +287,30 @@ def test_a_recall_changes_the_page_and_its_tag(proof, public):
         assert public.get(path + gone).status_code == 404
 
 
+def test_who_types_the_code_of_a_recalled_batch_is_warned(proof, public):
+    proof.clock.pin(datetime(2026, 11, 16, 12, tzinfo=UTC))
+    recalled, never = released(proof), proof.create()
+    for batch in (recalled, never):
+        proof.one("select raw_ops.fn_reject_batch_v1(%s, 'glass in a pouch')", batch["batch_id"])
+    for code in (recalled["batch_code"], recalled["public_batch_id"]):
+        found = public.get(f"{PAGES}/", params={"code": code})
+        assert (found.status_code, found.headers["location"]) == (
+            303,
+            f"{PAGES}/batch/{recalled['public_batch_id']}",
+        )
+    text = public.get(f"{PAGES}/batch/{recalled['public_batch_id']}").text
+    for said in (">Recalled<", "We have recalled this batch. Do not feed it.", "16 November 2026", "Tell us"):
+        assert said in text, said
+    for unsaid in ("Not released", "did not pass", "Verified safe", "glass"):
+        assert unsaid not in text, unsaid
+    # One that was never sold: its page as before, and no way to it by the code.
+    assert public.get(f"{PAGES}/", params={"code": never["batch_code"]}).status_code == 404
+    text = public.get(f"{PAGES}/batch/{never['public_batch_id']}").text
+    assert "This batch did not pass our safety requirements." in text
+    assert "ecalled" not in text
+    assert "Verified safe" not in text
+
+
 def test_the_certificate_of_a_released_batch_is_open_and_its_place_is_not_told(proof, public):
     held, done = proof.create(), released(proof)
     answer = public.get(f"{PAGES}/batch/{done['public_batch_id']}/certificate")

@@ -72,7 +72,8 @@ def test_a_label_that_is_drawn_and_its_page_keep_the_brand_of_that_day(proof, an
     proof.release(old)
     assert says(old_page) == [False, True] * 3
     proof.run("select raw_ops.fn_reject_batch_v1(%s, 'recalled')", old["batch_id"])
-    assert says(old_page) == [False, True] * 3
+    # Except that no pouch of it is safe any more.
+    assert says(old_page) == [False, True, False, True, False, False]
     # An address has to work today.
     assert "new@example.com" in public.get(f"/functions/v1/proof-page{old_page}").text
 

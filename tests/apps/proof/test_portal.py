@@ -10,7 +10,6 @@ import pytest
 from tests.apps.proof.stage import PASSING
 
 PDF = b"%PDF-1.7\n" + bytes(range(256)) * 40 + b"\r\n\n\r%%EOF\n"
-TABLE = "production_date,kg_produced\n2026-03-20,512.5\n2026-03-21,480\n2026-03-20,100"
 
 
 def page_of(batch):
@@ -74,36 +73,6 @@ def test_a_batch_that_cannot_be_created_says_why_at_its_field(proof, ana, given,
     assert proof.one("select count(*) from raw_ops.batches") == 0
 
 
-def test_many_batches_are_looked_at_before_they_are_created(proof, ana):
-    preview = ana.post("/proof/batches/bulk", status=200, table=TABLE)
-    assert "3 batches would be created" in preview.text
-    for code in ("PR-260320-001", "PR-260320-002", "PR-260321-001"):
-        assert code in preview.text
-    assert proof.one("select count(*) from raw_ops.batches") == 0
-    assert proof.one("select count(*) from raw_ops.ops_events") == 0
-
-    key = re.search(r'name="key" value="([^"]+)"', preview.text)[1]
-    for _ in range(2):
-        ana.post("/proof/batches/bulk", table=TABLE, key=key, create="1")
-    assert proof.all("select batch_code from raw_ops.batches order by 1") == [
-        ("PR-260320-001",), ("PR-260320-002",), ("PR-260321-001",),
-    ]  # fmt: skip
-    assert proof.one("select count(*) from raw_ops.proof_jobs where state = 'queued'") == 3
-
-
-def test_wrong_rows_are_named_and_nothing_is_created(proof, ana):
-    table = TABLE + "\n2026-02-30,1\n2026-03-20,none"
-    text = ana.post("/proof/batches/bulk", status=422, table=table).text
-    assert "2 rows of 5 need your attention" in text
-    assert "production_date must be a date" in text
-    assert "kg_produced must be a number" in text
-    # What only the database knows: there was no formulation then.
-    text = ana.post("/proof/batches/bulk", status=422, table=TABLE + "\n2020-01-01,5").text
-    assert "No active formulation found for date 2020-01-01" in text
-    ana.post("/proof/batches/bulk", status=422, table=TABLE + "\n2020-01-01,5", create="1", key=str(uuid4()))
-    assert proof.one("select count(*) from raw_ops.batches") == 0
-
-
 @pytest.mark.parametrize("given", [{"production_date": "2099-03-20"}, {"kg_produced": "100001"}])
 def test_a_batch_that_is_hardly_right_is_created_when_somebody_says_so(proof, ana, given):
     form = {"production_date": "2026-03-20", "kg_produced": "5", "key": str(uuid4()), **given}
@@ -111,36 +80,6 @@ def test_a_batch_that_is_hardly_right_is_created_when_somebody_says_so(proof, an
     assert proof.one("select count(*) from raw_ops.batches") == 0
     ana.post("/proof/batches/new", sure="1", **form)
     assert proof.one("select count(*) from raw_ops.batches") == 1
-
-
-def test_a_table_of_megabytes_is_not_sent_back(ana):
-    huge = "production_date,kg_produced\n" + "2026-03-20,1\n" * 20_000
-    as_file = ana.http.post(
-        "/proof/batches/bulk",
-        data={"csrf": ana.csrf, "table": ""},
-        files={"file": ("batches.csv", huge.encode(), "text/csv")},
-    )
-    for answer in (as_file, ana.post("/proof/batches/bulk", status=422, table=huge)):
-        assert (answer.status_code, "64 KiB" in answer.text, len(answer.content) < 64 * 1024) == (
-            422,
-            True,
-            True,
-        )
-
-
-def test_a_table_is_uploaded_as_a_file(ana):
-    answer = ana.http.post(
-        "/proof/batches/bulk",
-        data={"csrf": ana.csrf, "table": ""},
-        files={"file": ("batches.csv", b"\xef\xbb\xbf" + TABLE.encode(), "text/csv")},
-    )
-    assert "3 batches would be created" in answer.text
-    nonsense = ana.http.post(
-        "/proof/batches/bulk",
-        data={"csrf": ana.csrf, "table": ""},
-        files={"file": ("batches.csv", bytes(range(256)), "text/csv")},
-    )
-    assert nonsense.status_code == 422
 
 
 # ---------------------------------------------------------------- lab results, release, reject
@@ -263,7 +202,19 @@ def test_a_batch_is_rejected_and_a_released_one_recalled_with_a_reason(proof, an
     assert "reason is required" in ana.post(page_of(batch) + "/reject", status=409, reason=" ").text
     ana.post(page_of(batch) + "/reject", reason="a customer found glass")
     assert proof.batch(batch).status == "REJECTED"
-    assert "a customer found glass" in ana.get(page_of(batch))
+    text = ana.get(page_of(batch))
+    assert "a customer found glass" in text
+    assert re.search(r"Recalled <time[^>]*>[^<]*</time> by ana\. Its public page says so", text)
+    # The head and the history; what was rejected on hold is not called so.
+    assert len(re.findall(r"</svg>\s*recalled", text)) == 2
+    assert "rejected" not in text
+    held = proof.create()
+    ana.post(page_of(held) + "/reject", reason="Salmonella")
+    assert "ecalled" not in ana.get(page_of(held))
+    rows = ana.get("/proof/batches.csv").splitlines()
+    assert sorted(line.split(",")[2:4] for line in rows) == [
+        ["REJECTED", "false"], ["REJECTED", "true"], ["status", "recalled"],
+    ]  # fmt: skip
     said = public.get(f"/functions/v1/proof-page/batch/{batch['public_batch_id']}").text
     assert f'href="mailto:hello@protocolraw.co.uk?subject=Batch%20{batch["public_batch_id"]}"' in said
     assert "already rejected" in ana.post(page_of(batch) + "/reject", status=409, reason="again").text

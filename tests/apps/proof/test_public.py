@@ -36,6 +36,7 @@ FUNCTIONS = {
     "fn_error_category": {"onceward_worker", "onceward_operator", "onceward_auditor"},
     "fn_attempt_began": {"onceward_worker", "onceward_operator", "onceward_auditor"},
     "fn_duration_ms": {"onceward_worker", "onceward_operator", "onceward_auditor"},
+    "fn_is_recalled": {"onceward_worker", "onceward_operator", "onceward_auditor"},
     "fn_claim_proof_jobs_v1": {"onceward_worker"},
     "fn_heartbeat_proof_jobs_v1": {"onceward_worker"},
     "fn_record_proof_step_v1": {"onceward_worker"},
@@ -261,6 +262,23 @@ def test_the_search_finds_released_batches_only(sql, three):
         "x" * 10_000,
     ):
         assert search(code) == nothing
+
+
+def test_a_recalled_batch_is_told_from_a_rejected_one_and_its_warning_can_be_found(sql, three):
+    recalled = three["RELEASED"]
+    before = sql.one("select released_at from raw_ops.batches where id = %s", recalled["batch_id"])
+    sql.one("select raw_ops.fn_reject_batch_v1(%s, 'glass in a pouch')", recalled["batch_id"])
+    page = sql.one("select raw_ops.fn_get_proof_page_v1(%s)", recalled["public_batch_id"])
+    assert (page["status"], page["recalled"]) == ("REJECTED", True)
+    assert page["message"] == "We have recalled this batch. Do not feed it."
+    assert page["recalled_at"] >= before.isoformat()
+    assert not {"results", "batch", "certificate_path"} & set(page)
+    assert "glass" not in str(page)
+    warned = {"found": False, "status": "REJECTED", "public_batch_id": recalled["public_batch_id"]}
+    for code in (recalled["batch_code"].lower(), recalled["public_batch_id"]):
+        assert sql.one("select raw_ops.fn_search_batch_v1(%s)", code) == warned
+    never = sql.one("select raw_ops.fn_get_proof_page_v1(%s)", three["REJECTED"]["public_batch_id"])
+    assert "recalled" not in never
 
 
 def test_the_latest_batch_is_the_one_released_last(sql):

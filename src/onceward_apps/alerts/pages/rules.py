@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 from dataclasses import dataclass, field, replace
 from datetime import date, datetime, timedelta
-from typing import Any, Self
+from typing import Any
 from uuid import UUID
 
 from psycopg.types.json import Jsonb
@@ -15,112 +14,28 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from onceward.web import layout, web_of, words
+from onceward.web import layout, tables, web_of
 from onceward.web.context import identity_of
 from onceward.web.database import Acting
 from onceward.web.forms import Form, read_form
 from onceward.web.layout import Flash
 from onceward.web.query import query_of
 from onceward_apps.alerts import store
-from onceward_apps.alerts.drawing import Bar, Mark, shown
+from onceward_apps.alerts.drawing import Bar, Mark
 from onceward_apps.alerts.functions import Connection
 from onceward_apps.alerts.pages import change, id_of, render
+from onceward_apps.alerts.pages.drafts import (
+    AGGREGATES,
+    COMPARISONS,
+    KINDS,
+    SEVERITIES,
+    UNITS,
+    Draft,
+    condition,
+)
 
 ADDRESS = "/alerting/rules"
 MOST, OBJECTS, FOUND, DAYS = 500, 200, 12, 30
-KINDS = {
-    "threshold": ("Threshold", "The value is above or below a limit."),
-    "change": ("Change", "The value has risen or fallen against the period before."),
-    "trend": ("Trend", "The value goes up or down, period after period."),
-    "missing": ("Missing data", "An object that had values has none any more."),
-}
-AGGREGATES = {"last": "last value", "avg": "mean", "sum": "sum", "min": "lowest", "max": "highest"}
-COMPARISONS = {"above": "above, or up by", "below": "below, or down by"}
-SEVERITIES = {"critical": "critical", "warning": "warning", "info": "info"}
-UNITS = {"minutes": timedelta(minutes=1), "hours": timedelta(hours=1), "days": timedelta(days=1)}
-SHORTEST, LONGEST = timedelta(minutes=1), timedelta(days=93)
-
-
-@dataclass(frozen=True, slots=True)
-class Draft:
-    """What a form holds, as it was typed."""
-
-    title: str = ""
-    kind: str = "threshold"
-    external_object_id: str = ""
-    aggregate: str = "last"
-    comparison: str = "above"
-    threshold: str = ""
-    length: str = "1"
-    unit: str = "days"
-    periods: str = "7"
-    severity: str = "warning"
-
-    @classmethod
-    def of_form(cls, form: Form) -> Self:
-        return cls(**{name: form.text(name, getattr(cls(), name)) for name in cls.__slots__})
-
-    @classmethod
-    def of_rule(cls, rule: dict[str, Any]) -> Self:
-        unit = next(
-            (name for name in ("days", "hours") if not rule["period"] % UNITS[name]),
-            "minutes",
-        )
-        return cls(
-            title=rule["title"], kind=rule["kind"], external_object_id=rule["external_object_id"] or "",
-            aggregate=rule["aggregate"], comparison=rule["comparison"],
-            threshold="" if rule["threshold"] is None else f"{rule['threshold']:g}",
-            length=f"{rule['period'] / UNITS[unit]:g}", unit=unit, periods=str(rule["periods"]), severity=rule["severity"],
-        )  # fmt: skip
-
-    @property
-    def period(self) -> timedelta | None:
-        try:
-            length = float(self.length) * UNITS[self.unit]
-        except (ValueError, KeyError, OverflowError):
-            return None
-        return length if SHORTEST <= length <= LONGEST else None
-
-    @property
-    def limit(self) -> float | None:
-        try:
-            number = float(self.threshold)
-        except ValueError:
-            return None
-        return number if math.isfinite(number) and (self.kind == "threshold" or number >= 0) else None
-
-    def problems(self) -> dict[str, str]:
-        """By field, what has to be mended before the rule can be."""
-        found = {}
-        if not 1 <= len(self.title) <= 200:
-            found["title"] = "Give it a name, as it is to stand over the alert: 1 to 200 characters."
-        if self.kind not in KINDS:
-            found["kind"] = "Choose one of the four."
-        if self.kind != "missing" and self.limit is None:
-            found["threshold"] = (
-                "A number, with a point before its decimals, as 2.5."
-                if self.kind == "threshold"
-                else "Percent, from 0 up, as 30."
-            )
-        if self.period is None:
-            found["length"] = "From 1 minute to 93 days."
-        if self.kind == "trend" and not (self.periods.isdecimal() and 2 <= int(self.periods[:9]) <= 366):
-            found["periods"] = "From 2 to 366."
-        for name, known in (("aggregate", AGGREGATES), ("comparison", COMPARISONS), ("severity", SEVERITIES)):
-            if getattr(self, name) not in known:
-                found[name] = "Choose one of the list."
-        return found
-
-    def rule(self, metric: dict[str, Any]) -> dict[str, Any]:
-        """For the database; of a draft without problems.  What the kind has no use for is left out."""
-        assert self.period is not None
-        return {
-            "tenant_id": str(metric["tenant_id"]), "metric_code": metric["metric_code"], "title": self.title, "kind": self.kind,
-            "external_object_id": self.external_object_id, "aggregate": self.aggregate, "comparison": self.comparison,
-            "threshold": None if self.kind == "missing" else self.limit,
-            "period": f"{self.period.total_seconds():g} seconds",
-            "periods": int(self.periods) if self.kind == "trend" else 1, "severity": self.severity,
-        }  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,24 +49,30 @@ class Asked:
     problems: dict[str, str] = field(default_factory=dict)
     # When the rule was changed last, as the form was told.
     seen: str = ""
+    # The object whose course is to be drawn; the page chooses when nobody has.
+    drawn: str = ""
 
     @property
     def status(self) -> int:
         return 409 if "" in self.problems else 422 if self.problems else 200
 
 
-def condition(rule: dict[str, Any]) -> str:
-    """When a rule fires, in words."""
-    period, up = words.span(rule["period"]), rule["comparison"] == "above"
-    match rule["kind"]:
-        case "missing":
-            return f"no value for {period}"
-        case "trend":
-            return f"{'up' if up else 'down'} by more than {shown(rule['threshold'], '%')} per {period}, over {rule['periods']} of them"
-        case "change":
-            return f"{AGGREGATES[rule['aggregate']]} of {period} {'up' if up else 'down'} by more than {shown(rule['threshold'], '%')}"
-        case _:
-            return f"{AGGREGATES[rule['aggregate']]} of {period} {rule['comparison']} {shown(rule['threshold'], rule['unit'])}"
+@dataclass(frozen=True, slots=True)
+class RuleLine:
+    """A row of the list as CSV."""
+
+    tenant: str
+    title: str
+    metric: str
+    external_object_id: str | None
+    kind: str
+    fires_when: str
+    severity: str
+    enabled: bool
+    alerts_in_30_days: int
+    last_alert_at: datetime | None
+    updated_at: datetime
+    updated_by: str | None
 
 
 # ------------------------------------------------------------ reading
@@ -162,20 +83,41 @@ async def index(request: Request) -> Response:
     state = query.many("state", ("on", "off"))
     async with web_of(request).database.acting(identity_of(request)) as db:
         frame = await layout.frame(db)
-        found = await store.rows(
-            db.connection,
-            "select c.*, d.title as metric, d.unit, t.name as tenant, a.raised, a.latest"
-            "  from alerts.alert_configs as c join alerts.tenants as t on t.id = c.tenant_id"
-            "  join alerts.metric_definitions as d on d.tenant_id = c.tenant_id and d.metric_code = c.metric_code"
-            "  left join lateral (select count(*) as raised, max(i.triggered_at) as latest from alerts.alert_instances as i"
-            "                      where i.alert_config_id = c.id and i.triggered_at > onceward.now() - interval '30 days') as a on true"
-            " where %(state)s::boolean[] is null or c.enabled = any (%(state)s)"
-            " order by t.name, d.title, c.title, c.id limit %(most)s",
-            state=[one == "on" for one in state] or None, most=MOST,
-        )  # fmt: skip
+        found = await _listed(db.connection, state, MOST)
     return render(
         request, "rules.html", frame, rules=found, condition=condition, query=query, chosen=state, most=MOST,
         several=len({rule["tenant"] for rule in found}) > 1,
+    )  # fmt: skip
+
+
+async def as_csv(request: Request) -> Response:
+    state = query_of(request).many("state", ("on", "off"))
+    async with web_of(request).database.acting(identity_of(request)) as db:
+        found = await _listed(db.connection, state, tables.MOST_ROWS)
+    return tables.csv_of(
+        "rules", RuleLine,
+        (
+            RuleLine(
+                tenant=rule["tenant"], title=rule["title"], metric=rule["metric"], external_object_id=rule["external_object_id"],
+                kind=rule["kind"], fires_when=condition(rule), severity=rule["severity"], enabled=rule["enabled"],
+                alerts_in_30_days=rule["raised"], last_alert_at=rule["latest"], updated_at=rule["updated_at"], updated_by=rule["updated_by"],
+            )
+            for rule in found
+        ),
+    )  # fmt: skip
+
+
+async def _listed(connection: Connection, state: list[str], most: int) -> list[dict[str, Any]]:
+    return await store.rows(
+        connection,
+        "select c.*, d.title as metric, d.unit, t.name as tenant, a.raised, a.latest"
+        "  from alerts.alert_configs as c join alerts.tenants as t on t.id = c.tenant_id"
+        "  join alerts.metric_definitions as d on d.tenant_id = c.tenant_id and d.metric_code = c.metric_code"
+        "  left join lateral (select count(*) as raised, max(i.triggered_at) as latest from alerts.alert_instances as i"
+        "                      where i.alert_config_id = c.id and i.triggered_at > onceward.now() - interval '30 days') as a on true"
+        " where %(state)s::boolean[] is null or c.enabled = any (%(state)s)"
+        " order by t.name, d.title, c.title, c.id limit %(most)s",
+        state=[one == "on" for one in state] or None, most=most,
     )  # fmt: skip
 
 
@@ -186,7 +128,7 @@ async def new(request: Request) -> Response:
     async with web_of(request).database.acting(identity_of(request)) as db:
         if tenant and code:
             metric = await _metric(db.connection, tenant, code)
-            return await _form(request, db, Asked(metric, Draft()))
+            return await _form(request, db, Asked(metric, Draft(), drawn=query.text("drawn") or ""))
         frame = await layout.frame(db)
         metrics = await store.rows(
             db.connection,
@@ -206,9 +148,11 @@ async def new(request: Request) -> Response:
 async def show(request: Request) -> Response:
     async with web_of(request).database.acting(identity_of(request)) as db:
         rule = await _rule(db.connection, id_of(request))
-        return await _form(
-            request, db, Asked(rule, Draft.of_rule(rule), rule, seen=rule["updated_at"].isoformat())
-        )
+        asked = Asked(
+            rule, Draft.of_rule(rule), rule,
+            seen=rule["updated_at"].isoformat(), drawn=query_of(request).text("drawn") or "",
+        )  # fmt: skip
+        return await _form(request, db, asked)
 
 
 # ------------------------------------------------------------ writing
@@ -235,7 +179,9 @@ async def _take(
             draft = replace(draft, kind=rule["kind"])
         problems = draft.problems()
         if problems or form.text("do") == "preview":
-            return await _form(request, db, Asked(metric, draft, rule, problems, form.text("seen")))
+            return await _form(
+                request, db, Asked(metric, draft, rule, problems, form.text("seen"), form.text("drawn"))
+            )
         try:
             async with db.connection.transaction():
                 await change(
@@ -246,7 +192,9 @@ async def _take(
             if refused.status_code != 409:
                 raise
             return await _form(
-                request, db, Asked(metric, draft, rule, {"": refused.detail}, form.text("seen"))
+                request,
+                db,
+                Asked(metric, draft, rule, {"": refused.detail}, form.text("seen"), form.text("drawn")),
             )
     said = (
         "The rule is changed" if rule else "The rule is made; within five minutes it is looked at for the first time"
@@ -275,12 +223,16 @@ async def _form(request: Request, db: Acting, asked: Asked) -> Response:
     if not set(draft.problems()) - {"title"}:
         named = replace(draft, title=draft.title[:200] or "?")
         found = await _preview(db, named.rule(metric))
-    drawn = _drawn_object(draft, objects, found or [])
+    # Whose course may be drawn: what the rule watches.
+    names = [] if draft.external_object_id else [one["name"] for one in objects if one["name"]]
+    chosen = asked.drawn if asked.drawn in names else ""
+    drawn = chosen or _drawn_object(draft, objects, found or [])
     return render(
         request, "rule.html", frame, status=asked.status, metric=metric, draft=draft, problems=asked.problems,
         rule=asked.rule, seen=asked.seen, objects=objects, found=found,
         days=_by_day(found or [], metric["today"]), kinds=KINDS, aggregates=AGGREGATES, comparisons=COMPARISONS,
         severities=SEVERITIES, units=list(UNITS), watched=_watched(draft, objects), most=FOUND, condition=condition, drawn=drawn,
+        drawable=names if len(names) > 1 else [], chosen=chosen, of_objects=len(objects) if 1 < len(objects) < OBJECTS and not draft.external_object_id else 0,
         points=await _course(db.connection, metric, drawn),
         marks=[Mark(row["found_at"], row["message"]) for row in found or [] if (row["external_object_id"] or "") == drawn],
         level=draft.limit if draft.kind == "threshold" else None,
@@ -368,9 +320,10 @@ def _drawn_object(draft: Draft, objects: list[dict[str, Any]], found: list[dict[
 
 
 def _by_day(found: list[dict[str, Any]], today: date) -> list[Bar]:
-    """How many alerts each of the tenant's last days would have had."""
+    """How many alerts each of the tenant's last days would have had.  Thirty days touch 31 dates, and one more when clocks went forward."""
     counts = Counter(row["alert_date"] for row in found)
-    days = [today - timedelta(days=ago) for ago in range(DAYS, -1, -1)]
+    back = max([DAYS, *((today - day).days for day in counts)])
+    days = [today - timedelta(days=ago) for ago in range(back, -1, -1)]
     return [
         Bar(f"{day:%-d %b}", counts[day], "failed" if counts[day] else "none", "alerts" if counts[day] != 1 else "alert")
         for day in days
@@ -387,6 +340,7 @@ def _moment(text: str) -> datetime | None:
 
 ROUTES = [
     Route("/rules", index),
+    Route("/rules.csv", as_csv),
     Route("/rules/new", new),
     Route("/rules/new", create, methods=["POST"]),
     Route("/rules/{id}", show),

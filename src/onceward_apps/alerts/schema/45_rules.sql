@@ -64,6 +64,42 @@ as $$
   select to_jsonb(p_rule) - array['id', 'tenant_id', 'created_at', 'updated_at', 'updated_by']
 $$;
 
+-- What makes a rule fire; what its kind has no use for is left out.
+create or replace function alerts.rule_condition(p_rule alerts.alert_configs)
+  returns jsonb
+  language sql stable
+  set search_path = pg_catalog, pg_temp
+as $$
+  select jsonb_build_array(p_rule.tenant_id, p_rule.metric_code, p_rule.external_object_id, p_rule.kind,
+    case when p_rule.kind in ('threshold', 'change') then p_rule.aggregate end,
+    case when p_rule.kind <> 'missing' then p_rule.comparison end,
+    p_rule.threshold, extract(epoch from p_rule.period), p_rule.periods)
+$$;
+
+-- Two equal rules would raise every alert twice.
+create or replace function alerts.refuse_equal_rule(p_rule alerts.alert_configs)
+  returns void
+  language plpgsql volatile
+  set search_path = pg_catalog, pg_temp
+as $$
+declare
+  v_equal alerts.alert_configs;
+begin
+  -- Of two who make the same at the same moment, the second sees the first's.
+  perform from alerts.metric_definitions as d
+    where d.tenant_id = p_rule.tenant_id and d.metric_code = p_rule.metric_code for no key update;
+  select c.* into v_equal from alerts.alert_configs as c
+   where c.tenant_id = p_rule.tenant_id and c.metric_code = p_rule.metric_code and c.id is distinct from p_rule.id
+     and alerts.rule_condition(c) = alerts.rule_condition(p_rule)
+   order by c.created_at, c.id limit 1;
+  if found then
+    raise exception 'rule "%" has the same condition', v_equal.title
+      using errcode = 'AL003', detail = format('It is rule %s.', v_equal.id),
+            hint = case when v_equal.enabled then 'Change that one instead.' else 'It is off: switch it on instead.' end;
+  end if;
+end;
+$$;
+
 create or replace function alerts.save_rule(p_rule jsonb, p_rule_id uuid default null, p_seen timestamptz default null)
   returns uuid
   language plpgsql security definer
@@ -77,6 +113,7 @@ begin
   v_rule.updated_at := onceward.now();
   v_rule.updated_by := onceward.actor();
   if p_rule_id is null then
+    perform alerts.refuse_equal_rule(v_rule);
     v_rule.id := gen_random_uuid();
     v_rule.created_at := onceward.now();
     insert into alerts.alert_configs select v_rule.*;
@@ -102,6 +139,10 @@ begin
   if alerts.rule_facts(v_old) = alerts.rule_facts(v_rule) then
     return p_rule_id;
   end if;
+  v_rule.id := p_rule_id;
+  if alerts.rule_condition(v_old) <> alerts.rule_condition(v_rule) then
+    perform alerts.refuse_equal_rule(v_rule);
+  end if;
   update alerts.alert_configs as c
      set external_object_id = v_rule.external_object_id,
          title              = v_rule.title,
@@ -120,7 +161,7 @@ begin
 end;
 $$;
 comment on function alerts.save_rule(jsonb, uuid, timestamptz) is
-  'Makes a rule, or changes one; keys are the columns of alert_configs.  Metric and kind stay as they were made.  With the updated_at that the caller has seen, a change that somebody else has made in between is refused (AL003).';
+  'Makes a rule, or changes one; keys are the columns of alert_configs.  Metric and kind stay as they were made.  With the updated_at that the caller has seen, a change that somebody else has made in between is refused, and so is a rule with the condition of another (AL003).';
 
 create or replace function alerts.enable_rule(p_rule_id uuid, p_enabled boolean)
   returns void

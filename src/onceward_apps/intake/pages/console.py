@@ -2,24 +2,20 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
 from typing import Any
 from uuid import UUID
 
 from psycopg.types.json import Jsonb
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
-from starlette.responses import RedirectResponse, Response
+from starlette.responses import Response
 from starlette.routing import Route
 
 from onceward.web import layout
 from onceward.web.context import identity_of, web_of
-from onceward_apps.intake import domain, store, tokens
-from onceward_apps.intake.pages.records import ROOT, asset, bytes_text
+from onceward_apps.intake import domain, store
+from onceward_apps.intake.pages.records import asset, bytes_text, signed_in
 from onceward_apps.intake.settings import Settings
-
-# How long the link of "Open as" lasts: it is followed at once.
-_LINK = timedelta(minutes=5)
 
 
 class Console:
@@ -72,7 +68,7 @@ class Console:
         )  # fmt: skip
 
     async def open_as(self, request: Request) -> Response:
-        """A signed link for the owner of a profile, as a mail would carry it; that it was made is in the audit log."""
+        """The pages of the owner of a profile, as they see them; that they were opened is in the audit log."""
         operator = identity_of(request)
         if not operator.acts_for_all:
             raise HTTPException(403, "an operator of one tenant cannot open the pages of an account")
@@ -85,11 +81,10 @@ class Console:
                 raise HTTPException(404)
             await store.call(
                 connection,
-                "select intake.log_audit_event('user_profiles', %s, 'EXECUTE', null, %s, 'Sign-in link made by an operator', 'security', %s)",
+                "select intake.log_audit_event('user_profiles', %s, 'EXECUTE', null, %s, 'Opened by an operator', 'security', %s)",
                 str(profile), Jsonb({"operator": operator.name}), profile,
             )  # fmt: skip
-        token = tokens.issue(self._settings, owner, lasts=_LINK)
-        return RedirectResponse(f"{ROOT}/enter?token={token}", 303)
+        return signed_in(request, self._settings, owner)
 
 
 async def _people(connection: store.Connection) -> list[store.Row]:

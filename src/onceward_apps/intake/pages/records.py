@@ -1,6 +1,6 @@
 """The pages of a person: upload, what became of it, the result with every word in its place, time line, usage.
 
-They sign in by a link with a token; the session is that token in a cookie, sent to these pages only.  Everything is read as that
+They sign in by a link that holds once; the session is a token in a cookie, sent to these pages only.  Everything is read as that
 user, so that row-level security decides what there is.
 """
 
@@ -22,7 +22,9 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, RedirectResponse, Response
 from starlette.routing import Route
 
+from onceward.errors import InvalidArgument
 from onceward.web import auth, layout, words
+from onceward.web.forms import read_form
 from onceward_apps.intake import domain, store, tokens
 from onceward_apps.intake.routes import Functions
 from onceward_apps.intake.settings import Settings
@@ -61,7 +63,8 @@ class Records:
         seen = self._visited
         return [
             Route(ROOT, self.begin),
-            Route(f"{ROOT}/enter", self.enter),
+            Route(f"{ROOT}/enter", self.ask),
+            Route(f"{ROOT}/enter", _told(self.enter), methods=["POST"]),
             Route(f"{ROOT}/leave", _told(self.leave), methods=["POST"]),
             Route(f"{ROOT}/upload", _told(self.upload), methods=["POST"]),
             Route(f"{ROOT}/", seen(self.home)),
@@ -86,26 +89,33 @@ class Records:
     async def nothing(self, _request: Request) -> Response:
         raise HTTPException(404)
 
-    async def enter(self, request: Request) -> Response:
-        """The link from the mail: its token becomes the session, and leaves the address."""
+    async def ask(self, request: Request) -> Response:
+        """The link from the mail.  Opening it changes nothing: programs that look through mails open links, too."""
+        token = request.query_params.get("token", "")
         try:
-            caller = tokens.verify(self._settings, request.query_params.get("token", ""))
+            link = tokens.verify_link(self._settings, token)
         except Unauthorized:
-            return self._closed(request)
-        if caller.user is None:
-            return self._closed(request)
-        response = RedirectResponse(f"{ROOT}/", 303)
-        session = tokens.issue(self._settings, caller.user, lasts=self._settings.session)
-        response.set_cookie(
-            COOKIE,
-            session,
-            max_age=int(self._settings.session.total_seconds()),
-            path=ROOT,
-            secure=auth.is_https(request),
-            httponly=True,
-            samesite="lax",
-        )
-        return response
+            return self._closed(request, was_link=True)
+        async with self._database.serving() as connection:
+            used = await store.call(connection, "select true from intake.used_links where id = %s", link.id)
+        if used:
+            return self._closed(request, was_link=True)
+        return layout.render(request, "intake/enter.html", None, asset=asset, token=token)
+
+    async def enter(self, request: Request) -> Response:
+        """The button of that page.  A link holds for one session, and leaves the address."""
+        auth.check_origin(request)
+        try:
+            link = tokens.verify_link(self._settings, (await read_form(request)).text("token"))
+        except (Unauthorized, InvalidArgument):
+            return self._closed(request, was_link=True)
+        async with self._database.serving() as connection:
+            first = await store.call(
+                connection, "select intake.use_link(%s, %s, %s)", link.id, link.user, link.until
+            )
+        if not first:
+            return self._closed(request, was_link=True)
+        return signed_in(request, self._settings, link.user)
 
     async def leave(self, request: Request) -> Response:
         auth.check_origin(request)
@@ -120,8 +130,8 @@ class Records:
         return caller.user
 
     @staticmethod
-    def _closed(request: Request) -> Response:
-        return layout.render(request, "intake/closed.html", None, 401, asset=asset)
+    def _closed(request: Request, *, was_link: bool = False) -> Response:
+        return layout.render(request, "intake/closed.html", None, 401, asset=asset, was_link=was_link)
 
     def _visited(self, handler: Handler) -> Callable[[Request], Awaitable[Response]]:
         async def visit(request: Request) -> Response:
@@ -297,6 +307,21 @@ class Records:
             month=f"{visit.now:%B %Y}",
             bytes_text=bytes_text,
         )
+
+
+def signed_in(request: Request, settings: Settings, user: UUID) -> Response:
+    """To the pages of a person, with their session."""
+    response = RedirectResponse(f"{ROOT}/", 303)
+    response.set_cookie(
+        COOKIE,
+        tokens.issue(settings, user, lasts=settings.session),
+        max_age=int(settings.session.total_seconds()),
+        path=ROOT,
+        secure=auth.is_https(request),
+        httponly=True,
+        samesite="lax",
+    )
+    return response
 
 
 # What a person reads instead of the page that they asked for.

@@ -231,6 +231,15 @@ create table if not exists intake.usage_events (
 comment on table intake.usage_events is 'What user_usage_tracking sums up: one row per upload and per job that used a model.';
 create index if not exists idx_usage_events_profile on intake.usage_events (profile_id, created_at desc);
 
+create table if not exists intake.used_links (
+  id       uuid primary key,
+  user_id  uuid not null,
+  until    timestamptz not null,
+  used_at  timestamptz not null default onceward.now()
+);
+comment on table intake.used_links is 'Sign-in links that were used: each holds once.  Those that are over are removed.';
+create index if not exists idx_used_links_until on intake.used_links (until);
+
 create table if not exists intake.system_configuration (
   config_key   text primary key,
   config_value jsonb not null,

@@ -178,6 +178,22 @@ end;
 $$;
 comment on function intake.share_profile(uuid, uuid, text) is 'Gives a user access to a profile, read or write; null takes it back.';
 
+-- Of two that use a link at the same moment, one gets true.
+create or replace function intake.use_link(p_id uuid, p_user_id uuid, p_until timestamptz)
+  returns boolean
+  language plpgsql volatile security definer
+  set search_path = pg_catalog, pg_temp
+as $$
+begin
+  -- A day later: the clocks of programs that verify differ a little.
+  delete from intake.used_links as u
+   where u.id in (select o.id from intake.used_links as o where o.until < onceward.now() - interval '1 day' limit 100 for update skip locked);
+  insert into intake.used_links (id, user_id, until) values (p_id, p_user_id, p_until) on conflict do nothing;
+  return found;
+end;
+$$;
+comment on function intake.use_link(uuid, uuid, timestamptz) is 'Marks a sign-in link as used.  False when it was.';
+
 -- One signature (H13).  What is recorded names rows, states and counts; documents' contents do not belong here.
 create or replace function intake.log_audit_event(
   p_table_name          text,

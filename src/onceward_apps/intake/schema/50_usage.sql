@@ -83,22 +83,28 @@ declare
   v_plan  intake.subscription_plans;
   v_used  intake.user_usage_tracking;
   v_kept  bigint;
+  v_files integer;
 begin
   perform intake.check_profile_access(p_profile_id);
   select s.* into v_plan from intake.user_profiles as p join intake.subscription_plans as s using (plan_type) where p.id = p_profile_id;
   select * into v_used from intake.user_usage_tracking as u where u.profile_id = p_profile_id and u.usage_month = v_month;
   -- Storage is what is kept, not what this month has added.
   select coalesce(sum(u.storage_bytes), 0) into v_kept from intake.user_usage_tracking as u where u.profile_id = p_profile_id;
+  -- A file that was refused is no document; it was uploaded, and user_usage_tracking keeps that.
+  v_files := greatest(coalesce(v_used.files_uploaded, 0) - (
+    select count(*) from intake.usage_events as e join intake.shell_files as f on f.id = e.resource_id
+     where e.profile_id = p_profile_id and e.event_type = 'shell_file_upload' and f.status = 'rejected'
+       and e.created_at >= v_month::timestamp at time zone 'UTC'), 0);
   return jsonb_build_object(
     'profile_id', p_profile_id, 'plan_type', v_plan.plan_type, 'plan_name', v_plan.display_name, 'usage_month', v_month,
-    'files', jsonb_build_object('used', coalesce(v_used.files_uploaded, 0), 'limit', v_plan.files_per_month),
+    'files', jsonb_build_object('used', v_files, 'limit', v_plan.files_per_month),
     'storage_bytes', jsonb_build_object('used', v_kept, 'limit', v_plan.storage_bytes),
     'ai_tokens', jsonb_build_object('used', coalesce(v_used.ai_tokens_used, 0), 'limit', v_plan.ai_tokens_per_month),
     'ai_processing_seconds', coalesce(v_used.ai_processing_seconds, 0),
     'limits_enforced', intake.is_enabled('features.plan_limits_enabled'),
-    'within_plan', coalesce(v_used.files_uploaded, 0) < coalesce(v_plan.files_per_month, 2147483647)
+    'within_plan', v_files < coalesce(v_plan.files_per_month, 2147483647)
                    and v_kept < coalesce(v_plan.storage_bytes, 9223372036854775807)
                    and coalesce(v_used.ai_tokens_used, 0) < coalesce(v_plan.ai_tokens_per_month, 9223372036854775807));
 end;
 $$;
-comment on function intake.get_user_usage_status(uuid) is 'What a profile has used this month, against its plan.';
+comment on function intake.get_user_usage_status(uuid) is 'What a profile has used this month, against its plan.  Refused files are no documents.';

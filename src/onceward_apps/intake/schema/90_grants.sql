@@ -62,7 +62,7 @@ grant execute on function
   intake.track_ai_processing_usage, intake.get_user_usage_status, intake.get_profile_audit, intake.may_upload, intake.accept_upload, intake.orphans_among,
   intake.begin_file, intake.refuse_file, intake.store_page, intake.finish_ocr, intake.record_processing_error, intake.reconcile_files,
   intake.enqueue_pass, intake.read_document, intake.store_classification, intake.store_facts, intake.read_facts, intake.store_timeline,
-  intake.configure, intake.create_profile, intake.share_profile, intake.service_levels, intake.missed_checks, intake.declare_limits, intake.job_types, intake.is_enabled, intake.setting_number, intake.as_uuid, intake.job_status
+  intake.configure, intake.use_link, intake.create_profile, intake.share_profile, intake.service_levels, intake.missed_checks, intake.declare_limits, intake.job_types, intake.is_enabled, intake.setting_number, intake.as_uuid, intake.job_status
    to service_role;
 
 reset role;

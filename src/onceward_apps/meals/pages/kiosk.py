@@ -19,7 +19,10 @@ WORDS = {
     "EXPIRED": ("Expired", "This code is for a day that is over."),
     "NOT_YET": ("Not today", "This code is for {service_date}."),
     "INVALID": ("Not our code", "Ask for the code of today's email."),
-    "UNAUTHORIZED": ("Wrong key", "This counter is not known. Enter its key again."),
+    "NO_CODE": ("No code seen", "Try again, with the whole code in the picture."),
+    "NO_PICTURE": ("Not a picture", "Choose a photo of the code."),
+    "UNAUTHORIZED": ("Wrong key", "No counter has this key. Enter it again."),
+    "UNCHECKED": ("Could not check", "Try this key again in a moment."),
     "DATABASE_ERROR": ("Could not check", "Nothing was used up. Scan again in a moment."),
 }
 

@@ -223,8 +223,8 @@ def needs(found: Standing) -> list[Need]:
 def sentence(found: Standing) -> tuple[str, str]:
     """How it stands, in one line, and its tone."""
     day, breached = found.day, [each.metric.lower() for each in found.metrics if each.breached]
-    if not day.is_open and not day.issued:
-        text, tone = "Closed today: nobody gets a code.", "good"
+    if not day.is_open:
+        text, tone = _closed(found)
     elif day.missing:
         text = f"{_count(day.missing, 'customer')} who should eat today {'has' if day.missing == 1 else 'have'} no code yet."
         tone = "bad"
@@ -234,6 +234,17 @@ def sentence(found: Standing) -> tuple[str, str]:
     if breached:
         return f"{text} Emails need a look: {', '.join(breached)}.", "bad" if tone == "bad" else "attention"
     return text, tone
+
+
+def _closed(found: Standing) -> tuple[str, str]:
+    """Codes may have gone out before somebody closed the day: whoever has one may come."""
+    day = found.day
+    reason = next((each.reason for each in found.days if each.service_date == day.service_date), "")
+    closed = f"Closed today ({reason})" if reason else "Closed today"
+    if not day.issued:
+        return f"{closed}: nobody gets a code.", "good"
+    went = f"{_count(day.issued, 'code')} went out before, {_count(day.redeemed, 'meal')} redeemed"
+    return f"{closed}: nobody else gets a code. {went}.", "attention"
 
 
 def _day(text: str | None) -> date | None:

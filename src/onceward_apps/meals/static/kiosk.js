@@ -16,7 +16,6 @@ let ending;
 // A link that sets up the counter has the key behind the #, which no server sees; it does not stay in the address.
 if (location.hash.length > 1) {
   key = decodeURIComponent(location.hash.slice(1));
-  localStorage.setItem(KEPT, key);
   history.replaceState(null, "", location.pathname);
 }
 
@@ -32,6 +31,25 @@ function lock() {
   for (const track of video.srcObject?.getTracks() ?? []) track.stop();
   video.srcObject = null;
   show("key");
+}
+
+// A scan of nothing: refused for its key, or for its contents.
+// A key that is right is kept.  Whether it is right; undefined when nobody could say.
+async function check() {
+  try {
+    // What no header can carry is no key.
+    const answer = /^[ -~]+$/.test(key) ? await post("/api/qr/redeem", "{}") : { status: 401 };
+    if (answer.status >= 500) return undefined;
+    if (answer.status !== 401) {
+      localStorage.setItem(KEPT, key);
+      return true;
+    }
+  } catch {
+    return undefined;
+  }
+  lock();
+  say("bad", "UNAUTHORIZED");
+  return false;
 }
 
 // ------------------------------------------------------------ the answer
@@ -128,7 +146,11 @@ async function readPicture(source, width, height, most) {
   canvas.getContext("2d").drawImage(source, 0, 0, canvas.width, canvas.height);
   const picture = await new Promise((made) => canvas.toBlob(made, "image/jpeg", 0.75));
   const answer = await post("/api/qr/read", picture);
-  if (answer.status === 401) lock();
+  if (answer.status >= 500) throw new Error("server");
+  if (answer.status === 401) {
+    lock();
+    say("bad", "UNAUTHORIZED");
+  }
   return answer.ok ? (await answer.json()).token : undefined;
 }
 
@@ -170,7 +192,7 @@ root.addEventListener("click", (event) => {
   else if (target?.dataset.do === "lock") lock();
 });
 
-root.addEventListener("submit", (event) => {
+root.addEventListener("submit", async (event) => {
   if (!event.target.dataset.form) return;
   event.preventDefault();
   const field = event.target.querySelector("input");
@@ -178,22 +200,34 @@ root.addEventListener("submit", (event) => {
   field.value = "";
   if (event.target.dataset.form === "code") return redeem(given);
   key = given;
-  localStorage.setItem(KEPT, key);
-  show("start");
+  const right = await check();
+  if (right) return show("start");
+  if (right === undefined) {
+    // It may be the right one: it is asked for again, and need not be typed again.
+    field.value = given;
+    say("wait", "UNCHECKED");
+  }
 });
 
 root.querySelector("[data-do=photo]").addEventListener("change", async (event) => {
   const [file] = event.target.files;
   event.target.value = "";
   if (!file) return;
+  let picture;
   try {
-    const picture = await createImageBitmap(file);
+    picture = await createImageBitmap(file);
+  } catch {
+    return say("bad", "NO_PICTURE");
+  }
+  try {
     const text = await readPicture(picture, picture.width, picture.height, 1280);
     if (text) redeem(text);
-    else if (key) say("bad", "INVALID");
+    else if (key) say("wait", "NO_CODE");
   } catch {
     say("wait", "DATABASE_ERROR");
   }
 });
 
 show(key ? "start" : "key");
+// The one of a link, or one that was kept and is not known any more.
+if (key) check().then((right) => right === undefined && localStorage.setItem(KEPT, key));

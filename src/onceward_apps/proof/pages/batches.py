@@ -40,6 +40,7 @@ class BatchLine:
     batch_code: str
     public_batch_id: str
     status: str
+    recalled: bool
     produced_at: date
     expiry_date: date
     kg_produced: Decimal
@@ -180,7 +181,15 @@ class BatchPages:
         text = text if len(text) <= bulk.MOST_BYTES else ""
         async with looking(request) as look:
             return look.show(
-                "bulk.html", status, text=text, problem=problem, rows=[], expected={}, wrong=0, key=""
+                "bulk.html",
+                status,
+                text=text,
+                problem=problem,
+                rows=[],
+                expected={},
+                wrong=0,
+                looks=0,
+                key="",
             )
 
     async def _preview(self, request: Request, text: str, read: Sequence[bulk.Row]) -> Response:
@@ -192,11 +201,12 @@ class BatchPages:
                 await connection.execute("rollback to savepoint tried")
             told = answer.get("created") or answer.get("errors") or []
             expected = {read[each["row"] - 1].line: each for each in told}
-        wrong = sum(1 for row in read if row.errors or "error" in expected.get(row.line, {}))
+        wrong = [row for row in read if row.errors or "error" in expected.get(row.line, {})]
+        looks = sum(1 for row in read if row.warning and row not in wrong)
         async with looking(request) as look:
             return look.show(
-                "bulk.html", 422 if wrong else 200, text=text, problem="", rows=read, expected=expected, wrong=wrong,
-                key=str(uuid4()),
+                "bulk.html", 422 if wrong else 200, text=text, problem="", rows=read, expected=expected, wrong=len(wrong),
+                looks=looks, key=str(uuid4()),
             )  # fmt: skip
 
     # ------------------------------------------------------------ one of them
@@ -212,9 +222,10 @@ class BatchPages:
             for line in (*batch["history"], *batch["events"]):
                 when = "changed_at" if "changed_at" in line else "created_at"
                 line["at"] = datetime.fromisoformat(line[when])
+            recall = next((line for line in batch["history"] if line["old_status"] == "RELEASED"), None)
             return look.show(
                 "batch.html", batch=batch, moments=moments, public=f"{PREFIX}/batch/{batch['public_batch_id']}",
-                created=datetime.fromisoformat(batch["created_at"]),
+                created=datetime.fromisoformat(batch["created_at"]), recall=recall,
             )  # fmt: skip
 
     async def qr(self, request: Request) -> Response:

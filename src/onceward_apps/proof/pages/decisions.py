@@ -19,7 +19,7 @@ from onceward.web import layout, words
 from onceward.web.forms import Form, Upload, read_form
 from onceward.web.layout import Flash
 from onceward_apps.proof import drawing, store
-from onceward_apps.proof.pages.portal import changing, get_batch, id_of, looking
+from onceward_apps.proof.pages.portal import changing, get_batch, id_of, looking, status_word
 from onceward_apps.proof.settings import Settings
 
 MOST_PDF = 10 * 1024 * 1024
@@ -132,31 +132,23 @@ class DecisionPages:
         note = ""
         if request.method == "POST":
             note = (await read_form(request)).text("note")
-        return await self._decide(
-            request, "release.html", "select raw_ops.fn_release_batch_v1(%s, %s)", note, "released"
-        )
+        return await self._decide(request, "release.html", "select raw_ops.fn_release_batch_v1(%s, %s)", note)
 
     async def reject(self, request: Request) -> Response:
         reason = ""
         if request.method == "POST":
             reason = (await read_form(request)).text("reason")
-        return await self._decide(
-            request, "reject.html", "select raw_ops.fn_reject_batch_v1(%s, %s)", reason, "rejected"
-        )
+        return await self._decide(request, "reject.html", "select raw_ops.fn_reject_batch_v1(%s, %s)", reason)
 
-    async def _decide(
-        self, request: Request, template: str, statement: Any, text: str, word: str
-    ) -> Response:
+    async def _decide(self, request: Request, template: str, statement: Any, text: str) -> Response:
         batch_id, problem = id_of(request), ""
         if request.method == "POST":
             async with changing(request) as connection:
                 answer = await store.call(connection, statement, batch_id, text)
             if answer["success"]:
-                return layout.back(
-                    request,
-                    f"/proof/batches/{batch_id}",
-                    Flash(f"Batch {answer['batch_code']} is {word}. Its public page says so."),
-                )
+                word = status_word(answer["status"], recalled=answer.get("recalled", False))
+                said = f"Batch {answer['batch_code']} is {word}. Its public page says so."
+                return layout.back(request, f"/proof/batches/{batch_id}", Flash(said))
             problem = answer["error"]
         async with looking(request) as look:
             batch = await get_batch(look.connection, batch_id)

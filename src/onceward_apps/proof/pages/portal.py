@@ -26,6 +26,7 @@ JOB_CHIPS = {
 }  # fmt: skip
 STATUS_CHIPS = {"QA_HOLD": "blocked", "RELEASED": "done", "REJECTED": "dead_letter"}
 STATUS_WORDS = {"QA_HOLD": "QA hold", "RELEASED": "released", "REJECTED": "rejected"}
+RECALLED = "recalled"
 STEP_WORDS = dict(
     zip(STEPS, ("QR code drawn", "QR code stored", "Label drawn", "Label stored", "Email sent"), strict=True)
 )
@@ -42,7 +43,7 @@ class Look:
     def show(self, template: str, status: int = 200, **context: Any) -> Response:
         return layout.render(
             self.request, f"proof/{template}", self.frame, status,
-            static=static, job_chips=JOB_CHIPS, status_chips=STATUS_CHIPS, status_words=STATUS_WORDS, steps=STEP_WORDS, **context,
+            static=static, job_chips=JOB_CHIPS, status_chips=STATUS_CHIPS, status_word=status_word, steps=STEP_WORDS, **context,
         )  # fmt: skip
 
 
@@ -68,6 +69,11 @@ def _insider(request: Request) -> Identity:
     if who.tenant not in {None, "default"}:
         raise HTTPException(404)
     return who
+
+
+def status_word(status: str, *, recalled: bool = False) -> str:
+    """A recalled batch has the status of a rejected one, and was on sale."""
+    return RECALLED if recalled else STATUS_WORDS[status]
 
 
 def id_of(request: Request, name: str = "id") -> UUID:

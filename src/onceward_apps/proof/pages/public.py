@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from datetime import datetime
 from typing import Any
 from urllib.parse import quote
 
@@ -13,6 +14,7 @@ from starlette.routing import BaseRoute, Host, Mount, Route, Router
 
 from onceward import Onceward
 from onceward_apps.proof import drawing, evidence
+from onceward_apps.proof.domain import day
 from onceward_apps.proof.pages.serving import (
     Public,
     address_of,
@@ -34,6 +36,7 @@ DAY = 86400
 TITLES = {
     "QA_HOLD": "Being tested",
     "REJECTED": "Not released",
+    "RECALLED": "Recalled",
     None: "Check the code",
 }
 
@@ -89,7 +92,8 @@ class PublicPages:
         if not code:
             return render(request, "home.html", site=site, code="", missing=False, busy=False)
         found = await self._routes(request).search(code, address=address_of(request))
-        if found.status == 200 and found.body["found"]:
+        # Also of a recalled one, which is not found and has a page that warns.
+        if found.status == 200 and found.body["public_batch_id"]:
             target = f"{request.scope.get('root_path', '')}/batch/{quote(found.body['public_batch_id'])}"
             return RedirectResponse(target, 303, headers={"cache-control": "no-store"})
         busy = found.status == 429
@@ -115,9 +119,12 @@ class PublicPages:
         page, site = answer.body, _as_on_label(await routes.home(), answer.body)
         if page["status"] == "RELEASED":
             return self._evidence(request, evidence.evidence_of(page), site, page["proof_url"])
+        status = "RECALLED" if page.get("recalled") else page["status"]
+        since = page.get("recalled_at")
         return render(
             request, "status.html", answer.status,
-            site=site, status=page["status"], title=TITLES[page["status"]], message=page["message"], public_batch_id=wanted[:40],
+            site=site, status=status, title=TITLES[status], message=page["message"], public_batch_id=wanted[:40],
+            since=day(datetime.fromisoformat(since).date()) if since else "",
         )  # fmt: skip
 
     def _evidence(

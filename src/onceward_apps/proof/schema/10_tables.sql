@@ -92,6 +92,8 @@ create table if not exists raw_ops.batches (
 );
 -- What product and brand said when the label was drawn; null before.
 alter table raw_ops.batches add column if not exists label_texts jsonb;
+-- Among those that were created together; the moment is the same for all of them.
+alter table raw_ops.batches add column if not exists place integer not null default 1;
 comment on table raw_ops.batches is 'Master batch records.';
 create unique index if not exists idx_batches_batch_code on raw_ops.batches (batch_code);
 create index if not exists idx_batches_status on raw_ops.batches (status);

@@ -270,6 +270,7 @@ begin
     loop
       v_answer := raw_ops.fn_create_batch_v1(v_item.production_date, v_item.kg_produced);
       if (v_answer -> 'success')::boolean then
+        update raw_ops.batches as b set place = v_item.place where b.id = (v_answer ->> 'batch_id')::uuid;
         v_created := v_created || (v_answer || jsonb_build_object('row', v_item.place));
       else
         v_errors := v_errors || jsonb_build_object('row', v_item.place, 'error', v_answer ->> 'error');
@@ -291,6 +292,15 @@ end;
 $$;
 comment on function raw_ops.fn_create_batches_v1(jsonb) is
   'Creates batches from [{production_date, kg_produced}], all or none: {success, created}, or {success: false, error, errors: [{row, error}]}.';
+
+-- Rejected after it was on sale.  The contract has three statuses; this is the third, with the moment of a release.
+create or replace function raw_ops.fn_is_recalled(p_batch raw_ops.batches)
+  returns boolean
+  language sql immutable
+  set search_path = pg_catalog, pg_temp
+as $$
+  select p_batch.status = 'REJECTED' and p_batch.released_at is not null
+$$;
 
 -- What stands on the label of a batch, of its product and of the brand: what it was drawn with, and as long as there is none,
 -- what product and brand say today.

@@ -31,7 +31,8 @@ $$;
 comment on function raw_ops.fn_get_latest_released_batch_v1() is 'The batch that was released last: {found, public_batch_id, released_at}.';
 
 -- By the code on the pouch or by the public id; upper and lower case, spaces and dashes do not matter, nor whether PR- stands
--- before the public id.
+-- before the public id.  A recalled batch was on sale, and who has a pouch of it must get to its warning: it is named, and not found.
+-- What was never released looks like what does not exist.
 create or replace function raw_ops.fn_search_batch_v1(p_code text)
   returns jsonb
   language sql stable security definer
@@ -46,16 +47,16 @@ as $$
       from given as g
   )
   select coalesce(
-    (select jsonb_build_object('found', true, 'status', b.status, 'public_batch_id', b.public_batch_id)
+    (select jsonb_build_object('found', b.status = 'RELEASED', 'status', b.status, 'public_batch_id', b.public_batch_id)
        from raw_ops.batches as b, wanted as w
-      where b.status = 'RELEASED' and (b.batch_code = any (w.codes) or b.public_batch_id = w.public_id)
+      where (b.status = 'RELEASED' or raw_ops.fn_is_recalled(b)) and (b.batch_code = any (w.codes) or b.public_batch_id = w.public_id)
       limit 1),
     jsonb_build_object('found', false, 'status', null, 'public_batch_id', null))
 $$;
 comment on function raw_ops.fn_search_batch_v1(text) is
-  'Looks a batch up by batch code or public id: {found, status, public_batch_id}, for released ones only.';
+  'Looks a batch up by batch code or public id: {found, status, public_batch_id}.  Found are released ones only; a recalled one is not found and has its status and public_batch_id, so that its warning can be shown.';
 
--- For the program that serves the page: it tells apart what is tested, rejected and unknown.
+-- For the program that serves the page: it tells apart what is tested, rejected, recalled and unknown.  Nobody outside learns a reason.
 create or replace function raw_ops.fn_get_proof_page_v1(p_public_batch_id text)
   returns jsonb
   language sql stable security definer
@@ -75,7 +76,12 @@ as $$
       'certificate_path', (select r.certificate_pdf_url from raw_ops.lab_results as r
         where r.batch_id = b.id and r.superseded_at is null and r.certificate_pdf_url is not null order by r.recorded_at desc limit 1))
     when 'QA_HOLD' then jsonb_build_object('message', 'This batch is undergoing safety testing. Results will be published once verified.')
-    else jsonb_build_object('message', 'This batch did not pass our safety requirements.')
+    else case when raw_ops.fn_is_recalled(b)
+      then jsonb_build_object('recalled', true, 'message', 'We have recalled this batch. Do not feed it.', 'recalled_at', (
+        select h.changed_at from raw_ops.batch_status_history as h
+         where h.batch_id = b.id and h.new_status = 'REJECTED' order by h.changed_at desc limit 1))
+      else jsonb_build_object('message', 'This batch did not pass our safety requirements.')
+      end
     end
     from raw_ops.batches as b
     left join raw_ops.public_batches as v on v.public_batch_id = b.public_batch_id

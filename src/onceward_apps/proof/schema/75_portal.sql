@@ -5,7 +5,8 @@ create or replace view raw_ops.portal_batches as
 select b.id, b.batch_code, b.public_batch_id, b.status, b.produced_at, b.expiry_date, b.kg_produced, b.proof_url, b.qr_image_url,
        b.label_pdf_url, b.released_at, b.created_at, b.product_id, p.name as product_name, f.version as formulation_version,
        f.name as formulation_name, j.id as job_id, j.state as job_state, j.attempts, j.max_attempts, j.last_error, j.error_category,
-       j.processing_duration_ms, j.qr_generated, j.qr_uploaded, j.label_generated, j.label_uploaded, j.email_sent
+       j.processing_duration_ms, j.qr_generated, j.qr_uploaded, j.label_generated, j.label_uploaded, j.email_sent,
+       raw_ops.fn_is_recalled(b) as recalled, b.place
   from raw_ops.batches as b
   join raw_ops.products as p on p.id = b.product_id
   join raw_ops.formulations as f on f.id = b.formulation_id

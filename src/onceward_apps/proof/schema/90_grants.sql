@@ -50,7 +50,8 @@ begin
 end;
 $$;
 -- Readers of the views call their functions.
-grant execute on function raw_ops.fn_proof_state, raw_ops.fn_error_category, raw_ops.fn_attempt_began, raw_ops.fn_duration_ms
+grant execute on function raw_ops.fn_proof_state, raw_ops.fn_error_category, raw_ops.fn_attempt_began, raw_ops.fn_duration_ms,
+  raw_ops.fn_is_recalled
    to onceward_worker, onceward_operator, onceward_auditor;
 grant execute on function raw_ops.fn_create_batch_v1, raw_ops.fn_create_batches_v1, raw_ops.fn_get_proof_page_v1, raw_ops.fn_get_proof_home_v1,
   raw_ops.fn_take_search_place_v1

@@ -37,7 +37,8 @@ if (form && answer) {
     try {
       const found = await fetch(`${form.dataset.search}/api/search?code=${encodeURIComponent(code)}`);
       const said = await found.json();
-      if (said.found) location.href = `${form.dataset.search}/batch/${encodeURIComponent(said.public_batch_id)}`;
+      // A recalled batch is not found and has an id: its page warns.
+      if (said.public_batch_id) location.href = `${form.dataset.search}/batch/${encodeURIComponent(said.public_batch_id)}`;
       else if (found.status === 429) answer.textContent = said.error;
       else answer.textContent = `There are no published results for “${code}”. Check the code; a batch that is still being tested is not found here.`;
     } catch {
