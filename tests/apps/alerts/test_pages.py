@@ -165,8 +165,10 @@ def test_a_run_that_gave_up_is_tried_again_and_settled_by_hand(window, companies
     assert companies.value("select count(*) from alerts.sync_errors where not is_resolved") == 2
     page.goto("/alerting/errors")
     again = page.get_by_role("button", name="Run it again").first
+    expect(again).to_be_visible()
     before = again.bounding_box()
     page.get_by_text("Settle it by hand").first.click()
+    expect(page.get_by_label("How it was settled").first).to_be_visible()
     assert again.bounding_box() == before, "the button went away from under the pointer"
     assert page.get_by_label("How it was settled").first.bounding_box()["width"] > 400
     SHOTS.mkdir(parents=True, exist_ok=True)
