@@ -174,6 +174,18 @@ def test_alerts_are_listed_shown_acknowledged_and_closed(cli, db, alert):
     assert (closed["state"], closed["close_note"], closed["value"]) == ("closed", "mended", 1)
 
 
+def test_an_alert_that_nobody_could_be_told_of_says_so(cli, db, alert):
+    shown = cli.ok("alert", "show", alert.id)
+    assert "no, there is no channel for it" in shown.out
+    assert 'hint: Add a channel with "onceward channel add"' in shown.err
+    assert cli.json("alert", "list")[0]["has_channel"] is False
+
+    Watch(db).channel()
+    Watch(db).run("dead_letters")
+    assert "no channel" not in cli.ok("alert", "show", alert.id).out
+    assert cli.json("alert", "list")[0]["notified"] is True
+
+
 def test_alerts_of_one_tenant(cli, db, alert):
     assert len(cli.json("--tenant", "acme", "alert", "list")) == 1
     assert cli.json("--tenant", "globex", "alert", "list") == []

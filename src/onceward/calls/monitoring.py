@@ -27,7 +27,7 @@ from onceward.model_monitors import (
 ALERT: LiteralString = (
     "select id, monitor, tenant, key, state, severity, worst, value, summary, detail, seen, first_seen_at, opened_at, "
     "last_seen_at, clear_since, notified, reminders, acked_at, acked_by, ack_note, silenced_until, closed_at, closed_by, "
-    "close_note from onceward.alerts"
+    "close_note, has_channel from onceward.alerts"
 )
 
 

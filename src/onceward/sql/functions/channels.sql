@@ -65,7 +65,7 @@ begin
 end;
 $$;
 comment on function onceward.add_channel(text, text, jsonb, text, text) is
-  'Adds a channel, or changes one.  p_target is the content of the delivery without its text: {"to": …} for email, {} or {"to": …} for slack, {"chat_id": …} for telegram, {"url": …, "secret": …} for webhook.  It is told of alerts of at least p_severity; with a tenant, of that tenant''s only.  Returns whether it is new.';
+  'Adds a channel, or changes one.  p_target is the content of the delivery without its text: {"to": …} for email, {} or {"to": …} for slack, {"chat_id": …} for telegram, {"url": …, "secret": …} for webhook.  It is told of alerts of at least p_severity; with a tenant, of that tenant''s only; of those that are open already when nobody was told of them before.  Returns whether it is new.';
 
 create or replace function onceward.drop_channel(p_name text)
   returns void
