@@ -113,6 +113,6 @@ def test_doctor_counts_what_waits_for_a_person(cli, made):
         return next(item for item in cli("doctor", "--json").json if item["name"] == "deliveries")
 
     made("abandoned", "a")
-    assert (finding()["status"], finding()["value"]) == ("ok", "0 uncertain, 1 abandoned")
+    assert (finding()["status"], finding()["value"]) == ("warn", "0 uncertain, 1 abandoned")
     made("uncertain", "b")
     assert (finding()["status"], finding()["value"]) == ("warn", "1 uncertain, 1 abandoned")

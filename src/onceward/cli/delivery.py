@@ -165,7 +165,7 @@ def what_happened(found: DeliveryInfo, now: datetime) -> list[str]:
             return [
                 f"Given up after {output.counted(found.tries, 'try', 'tries')}.",
                 *why,
-                f'Next: "onceward job requeue {found.id}" sends it again.',
+                f'Next: "onceward delivery decide {found.id} send-again --note …", or abandon to leave it.',
             ]
         case _:
             return [f"{found.state.capitalize()} {output.ago(found.ended_at, now)}."]
@@ -203,7 +203,7 @@ def decide(
     ],
     as_json: AsJson = False,
 ) -> None:
-    """Settle an uncertain delivery: it arrived, is sent again, or is given up."""
+    """Settle an uncertain delivery: it arrived, is sent again, or is given up. One that was given up is sent again, or left."""
     chosen = values.one_of("decision", decision, DECISIONS).replace("-", "_")
     act_on_each(
         session_of(ctx),
