@@ -184,6 +184,26 @@ class ChannelInfo:
     created_by: str
 
 
+# Which field of its target the one address is that a form or a command asks for.
+CHANNEL_ADDRESS = {"email": "to", "slack": "to", "telegram": "chat_id", "webhook": "url"}
+
+
+def address_rule(kind: str, message: str) -> str | None:
+    """`must be one address …`, when an error of the engine is about that field; it knows no address, but contents."""
+    about = f"{CHANNEL_ADDRESS.get(kind)} of the content "
+    return message.removeprefix(about) if message.startswith(about) else None
+
+
+@dataclass(frozen=True, slots=True)
+class UnsentKind:
+    """A kind of delivery that the worker which took some has no provider for.  `delivery_id` is the last of them."""
+
+    kind: str
+    why: str
+    waiting: int
+    delivery_id: UUID
+
+
 @dataclass(frozen=True, slots=True)
 class RetentionInfo:
     """One row of the view `retention`.  A keep of None: for ever."""

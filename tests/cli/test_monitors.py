@@ -241,8 +241,8 @@ def test_channels_are_added_listed_tested_and_dropped(cli, db):
     ("arguments", "status", "fragment"),
     [
         (["mail", "emial", "a@b"], 2, 'Did you mean "email"?'),
-        (["mail", "email", "nobody"], 1, "must be one address"),
-        (["mail", "email"], 1, "to of the content is missing"),
+        (["mail", "email", "nobody"], 1, "error: ADDRESS must be one address"),
+        (["mail", "email"], 1, "error: ADDRESS is missing"),
         (["mail", "slack", "--severity", "bad"], 2, "--severity must be one of"),
         (["mail", "slack", "--target", "[]"], 2, "--target must be a JSON object, not an array"),
     ],

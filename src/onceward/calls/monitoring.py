@@ -21,6 +21,7 @@ from onceward.model_monitors import (
     MonitorRunInfo,
     SilenceInfo,
     ThresholdInfo,
+    UnsentKind,
     plain_number,
 )
 
@@ -297,6 +298,15 @@ def add_channel(
             "tenant": tenant,
         },
         scalar,
+        repeatable=True,
+    )
+
+
+def unsent_kinds() -> Call[list[UnsentKind]]:
+    return Call(
+        "select kind, why, waiting, delivery_id from onceward.unsent_kinds()",
+        {},
+        rows_of(UnsentKind),
         repeatable=True,
     )
 

@@ -29,6 +29,8 @@ DECISIONS = {
     "send_again": ("Send it again", "Is sent once more."),
     "abandon": ("Give it up", "Settled as abandoned."),
 }
+# Why nobody sends one that waits, where that is more than its turn or its next try.
+WAITS = frozenset({"snoozed", "lane_paused", "no_worker", "no_worker_for_task", "waits_for_limit"})
 # Of one that was given up, and that nobody has decided about.
 GIVEN_UP = {"send_again": DECISIONS["send_again"], "abandon": ("Leave it at that", "Its job is resolved.")}
 
@@ -64,12 +66,13 @@ async def show(request: Request) -> Response:
             raise UnknownJob("no such delivery, or none that you may see")
         job = await db.run(calls.job(delivery_id))
         attempts = await db.run(calls.attempts(delivery_id))
+        why = (await db.run(calls.explain(delivery_id)))[0] if delivery.state == "pending" else None
         # Addresses and contents are for those who act.
         content = await db.run(calls.delivery_content(delivery_id)) if who.acts else None
     return layout.render(
         request, "pages/delivery.html", shown,
         delivery=delivery, attempts=attempts, content=content, decisions=decisions_about(delivery, job),
-        facts=facts_of(delivery, content), about=about(delivery),
+        facts=facts_of(delivery, content), about=about(delivery), why=why if why and why.reason in WAITS else None,
     )  # fmt: skip
 
 
