@@ -52,7 +52,10 @@ def test_a_channel_that_no_worker_can_send_through_says_so_and_what_to_set(ana, 
     text = html.unescape(ana.get(place))
     assert 'why-first">The worker that took it has no provider for slack; set ONCEWARD_SLACK_WEBHOOK' in text
     text = html.unescape(ana.get("/channels"))
-    assert "No message of kind slack gets through: this worker has no provider for slack; set ONCEWARD_SLACK" in text
+    assert (
+        "No message of kind slack gets through: this worker has no provider for slack; set ONCEWARD_SLACK"
+        in text
+    )
     assert f'href="/deliveries/{waiting}"' in text
     # And whoever tries again, or adds another one, hears it at once.
     place = ana.post("/channels/chat/test").headers["location"]

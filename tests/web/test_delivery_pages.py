@@ -108,4 +108,4 @@ def test_only_ids_that_say_whose_they_are_become_links():
     assert references.page_of("jobs", one) == f"/jobs/{one}"
     assert references.page_of("delivery_id", one) == f"/deliveries/{one}"
     assert references.page_of("order", one) is None
-    assert references.page_of("job", "\"><script>") is None
+    assert references.page_of("job", '"><script>') is None

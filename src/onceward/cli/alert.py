@@ -124,7 +124,9 @@ def show(ctx: typer.Context, alert: Id, as_json: AsJson = False) -> None:
         ]
     )  # fmt: skip
     if found.has_channel is False:
-        output.note('hint: Add a channel with "onceward channel add"; it is told at the next run of the monitor.')
+        output.note(
+            'hint: Add a channel with "onceward channel add"; it is told at the next run of the monitor.'
+        )
     if found.closed_at is None:
         output.note(f'hint: What to do is in docs/operations/runbook.md under "{found.monitor}".')
 

@@ -106,7 +106,9 @@ def try_out(ctx: typer.Context, name: Name, as_json: AsJson = False) -> None:
         kind = next((info.kind for info in session.run(calls.channels()) if info.name == name), None)
         for unsent in session.run(calls.unsent_kinds()):
             if unsent.kind == kind:
-                output.note(f"warning: {output.counted(unsent.waiting, 'message')} of this kind wait: {unsent.why}")
+                output.note(
+                    f"warning: {output.counted(unsent.waiting, 'message')} of this kind wait: {unsent.why}"
+                )
 
 
 @app.command("drop")

@@ -41,7 +41,8 @@ def _node(value: Json, depth: int, name: str | None) -> Markup:
             return _fold(rows, "{", "}", depth)
         case list() if value:
             rows = [
-                Markup('<div class="json-row">{}</div>').format(_node(item, depth + 1, name)) for item in value
+                Markup('<div class="json-row">{}</div>').format(_node(item, depth + 1, name))
+                for item in value
             ]
             return _fold(rows, "[", "]", depth)
         case str() if len(value) > LONG_TEXT:

@@ -31,7 +31,8 @@ def duration(name: str, text: str, *, zero: bool = True) -> timedelta:
             f"{name} must be a duration, got {shown(text)!r}", hint="Write it as 30s, 5m, 2h, 1d or 1h30m."
         )
     seconds = sum(
-        float(number) * _SECONDS[unit if unit in _SECONDS else unit[0]] for number, unit in _PART.findall(plain)
+        float(number) * _SECONDS[unit if unit in _SECONDS else unit[0]]
+        for number, unit in _PART.findall(plain)
     )
     if seconds > _LONGEST.total_seconds():
         raise InvalidArgument(f"{name} must be at most 100 years, got {shown(text)!r}")

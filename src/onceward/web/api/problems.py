@@ -236,7 +236,9 @@ async def invalid(request: Request, error: Exception) -> Response:
     assert isinstance(error, RequestValidationError)
     broken = next((found for found in error.errors() if found["type"] == "json_invalid"), None)
     if broken is not None:
-        return answer(request, _not_json(str(error.body), int(broken["loc"][-1]), str(broken["ctx"]["error"])))
+        return answer(
+            request, _not_json(str(error.body), int(broken["loc"][-1]), str(broken["ctx"]["error"]))
+        )
     fields = [
         Field(
             jsonsafe.printable(".".join(str(part) for part in found["loc"][1:]), 200) or str(found["loc"][0]),

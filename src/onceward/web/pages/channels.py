@@ -21,7 +21,6 @@ from onceward.web.layout import Flash
 from onceward.web.pages.monitors import PLACES
 
 
-
 @dataclass(frozen=True, slots=True)
 class Draft:
     """The form as it was filled in."""
@@ -88,7 +87,9 @@ async def add(request: Request) -> Response:
         return await _page(request, draft, (field, error.message))
     said = f"Channel {draft.name} is {'added' if new else 'changed'}"
     if unsent is not None:
-        return layout.back(request, "/channels", Flash(f"{said}, and nobody can send: {unsent.why}", tone="trouble"))
+        return layout.back(
+            request, "/channels", Flash(f"{said}, and nobody can send: {unsent.why}", tone="trouble")
+        )
     return layout.back(request, "/channels", Flash(f"{said}; try it with Test"))
 
 

@@ -89,7 +89,9 @@ def about(delivery: DeliveryInfo) -> tuple[str, str] | None:
     if found is None:
         return None
     return (
-        ("an alert", f"/alerts/{found['id']}") if found["event"] else ("a delivery", f"/deliveries/{found['id']}")
+        ("an alert", f"/alerts/{found['id']}")
+        if found["event"]
+        else ("a delivery", f"/deliveries/{found['id']}")
     )
 
 
