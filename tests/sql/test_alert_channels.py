@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from tests.support.ledger import Ledger
 from tests.support.watch import Watch
 
 DISK = {"key": "disk"}
@@ -115,3 +116,31 @@ def test_who_sees_an_alert_sees_whether_there_is_a_channel_for_it_and_nobody_els
     acme = db.on(db.connect(role="onceward_operator", tenant="acme"))
     assert [row.has_channel for row in acme.run("select has_channel from onceward.alerts")] == [True]
     assert acme.value("select onceward.has_channel(%s)", ids["globex"]) is None
+
+
+# ---------------------------------------------------------------- kinds that no worker can send
+
+
+def test_kinds_that_were_put_off_for_want_of_a_provider_are_told_with_the_last_one(db):
+    ledger = Ledger(db)
+    made = [ledger.deliver(f"k{n}", {"text": "x"}, "slack", tenant="acme").delivery_id for n in range(3)]
+    mail = ledger.deliver("mail").delivery_id
+    why = {mail: "the line is busy"} | dict.fromkeys(made, "this worker has no provider for slack; set X")
+    for _ in range(4):
+        claim = ledger.claim()
+        db.snooze(claim, "5 min", reason=why[claim.job_id], counted=False)
+
+    assert [tuple(row) for row in db.call("unsent_kinds")] == [
+        ("slack", "this worker has no provider for slack; set X", 3, made[-1])
+    ]
+    for tenant, count in (("acme", 1), ("globex", 0), ("*", 1)):
+        seen = db.on(db.connect(role="onceward_operator", tenant=tenant))
+        assert len(seen.call("unsent_kinds")) == count
+    # A worker that has one has taken it.
+    db.clock.advance("5 min")
+    db.call("promote")
+    for _ in range(4):
+        claim = ledger.claim()
+        ledger.begin(claim)
+        ledger.settle(claim, "sent")
+    assert db.call("unsent_kinds") == []
