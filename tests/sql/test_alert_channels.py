@@ -131,7 +131,7 @@ def test_kinds_that_were_put_off_for_want_of_a_provider_are_told_with_the_last_o
         db.snooze(claim, "5 min", reason=why[claim.job_id], counted=False)
 
     assert [tuple(row) for row in db.call("unsent_kinds")] == [
-        ("slack", "this worker has no provider for slack; set X", 3, made[-1])
+        ("slack", "the worker that took it has no provider for slack; set X", 3, made[-1])
     ]
     for tenant, count in (("acme", 1), ("globex", 0), ("*", 1)):
         seen = db.on(db.connect(role="onceward_operator", tenant=tenant))

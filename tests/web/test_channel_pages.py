@@ -53,15 +53,15 @@ def test_a_channel_that_no_worker_can_send_through_says_so_and_what_to_set(ana, 
     assert 'why-first">The worker that took it has no provider for slack; set ONCEWARD_SLACK_WEBHOOK' in text
     text = html.unescape(ana.get("/channels"))
     assert (
-        "No message of kind slack gets through: this worker has no provider for slack; set ONCEWARD_SLACK"
+        "No message of kind slack gets through: the worker that took it has no provider for slack; set ONCEWARD_SLACK"
         in text
     )
     assert f'href="/deliveries/{waiting}"' in text
     # And whoever tries again, or adds another one, hears it at once.
     place = ana.post("/channels/chat/test").headers["location"]
-    assert "The message waits: this worker has no provider for slack" in ana.get(place)
+    assert "The message waits: the worker that took it has no provider for slack" in ana.get(place)
     ana.post("/channels", name="second", kind="slack", address="", severity="warning")
-    assert "is added, and nobody can send: this worker has no provider" in ana.get("/channels")
+    assert "is added, and nobody can send: the worker that took it has no provider" in ana.get("/channels")
     ana.post("/channels", name="mail", kind="email", address="ops@example.com", severity="warning")
     assert "try it with Test" in ana.get("/channels")
 

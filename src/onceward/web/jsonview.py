@@ -51,7 +51,7 @@ def _node(value: Json, depth: int, name: str | None) -> Markup:
                 '</span></summary><span class="json-text">{}</span></details>'
             ).format(value[:80], f"{len(value):,}", value)
         case str() if name and (page := page_of(name, value)):
-            return Markup('<a class="json-text" href="{}">{}</a>').format(page, value)
+            return Markup('<a href="{}">{}</a>').format(page, value)
         case str():
             return Markup('<span class="json-text">{}</span>').format(json.dumps(value, ensure_ascii=False))
         case bool() | None:

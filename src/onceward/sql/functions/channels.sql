@@ -76,7 +76,7 @@ as $$
     select d.id, d.kind, d.tenant from onceward.delivery_private as d
      where d.state in ('pending', 'sending') order by d.created_at desc limit 1000
   )
-  select n.kind, min(a.message), count(*)::integer, (array_agg(n.id order by n.id desc))[1]
+  select n.kind, 'the worker that took it' || substr(min(a.message), length('this worker') + 1), count(*)::integer, (array_agg(n.id order by n.id desc))[1]
     from newest as n
     join onceward.job_private as j on j.id = n.id and j.lane = 'deliveries' and j.state = 'scheduled'
     join onceward.attempt_private as a on a.job_id = j.id and a.epoch = j.epoch and a.retry_at = j.run_at
