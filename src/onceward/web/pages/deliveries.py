@@ -13,7 +13,7 @@ from starlette.routing import Route
 
 from onceward import calls
 from onceward.errors import InvalidArgument, UnknownJob
-from onceward.model import DELIVERY_KINDS, DELIVERY_STATES, DeliveryInfo, JobInfo, Json
+from onceward.model import DELIVERY_KINDS, DELIVERY_STATES, DELIVERY_WAITS, DeliveryInfo, JobInfo, Json
 from onceward.web import layout, mailview, tables
 from onceward.web.context import identity_of, web_of
 from onceward.web.forms import read_form
@@ -29,8 +29,6 @@ DECISIONS = {
     "send_again": ("Send it again", "Is sent once more."),
     "abandon": ("Give it up", "Settled as abandoned."),
 }
-# Why nobody sends one that waits, where that is more than its turn or its next try.
-WAITS = frozenset({"snoozed", "lane_paused", "no_worker", "no_worker_for_task", "waits_for_limit"})
 # Of one that was given up, and that nobody has decided about.
 GIVEN_UP = {"send_again": DECISIONS["send_again"], "abandon": ("Leave it at that", "Its job is resolved.")}
 
@@ -72,7 +70,7 @@ async def show(request: Request) -> Response:
     return layout.render(
         request, "pages/delivery.html", shown,
         delivery=delivery, attempts=attempts, content=content, decisions=decisions_about(delivery, job),
-        facts=facts_of(delivery, content), about=about(delivery), why=why if why and why.reason in WAITS else None,
+        facts=facts_of(delivery, content), about=about(delivery), why=why if why and why.reason in DELIVERY_WAITS else None,
     )  # fmt: skip
 
 
