@@ -360,4 +360,12 @@ def deliveries(server: Server) -> Finding:
             "Uncertain ones may have arrived, and wait for a person.",
             "See them: onceward delivery list --state uncertain; then onceward delivery decide.",
         )
+    if abandoned:
+        return Finding(
+            "deliveries",
+            "warn",
+            value,
+            "Abandoned ones did not arrive, and nobody has decided about them.",
+            "See them: onceward delivery list --state abandoned; then onceward delivery decide ID send-again or abandon.",
+        )
     return Finding("deliveries", "ok", value, "No delivery waits for a decision.")

@@ -344,3 +344,5 @@ class JobFilter:
 
 DELIVERY_KINDS: tuple[str, ...] = ("email", "slack", "telegram", "webhook")
 DELIVERY_STATES: tuple[str, ...] = ("pending", "sending", "sent", "uncertain", "abandoned", "cancelled")
+# Why nobody sends one that waits, in the words of explain: more than its turn or its next try.
+DELIVERY_WAITS = frozenset({"snoozed", "lane_paused", "no_worker", "no_worker_for_task", "waits_for_limit"})

@@ -96,7 +96,10 @@ class BegunCheck:
 
 @dataclass(frozen=True, slots=True)
 class AlertInfo:
-    """One row of the view `alerts`.  A tenant of None: of the whole installation."""
+    """One row of the view `alerts`.  A tenant of None: of the whole installation.
+
+    `notified`: somebody was told.  `has_channel`: there is somebody to tell; None when it is closed.
+    """
 
     id: UUID
     monitor: str
@@ -122,6 +125,23 @@ class AlertInfo:
     closed_at: datetime | None
     closed_by: str | None
     close_note: str | None
+    has_channel: bool | None
+
+
+def told_words(alert: AlertInfo) -> str:
+    """Whether anybody was told of it, and if not, why."""
+    if alert.notified:
+        reminders = f"{alert.reminders} reminder{'' if alert.reminders == 1 else 's'}"
+        return f"yes, {reminders}" if alert.reminders else "yes"
+    if alert.closed_at is not None:
+        return "no"
+    if not alert.has_channel:
+        return "no, there is no channel for it"
+    if alert.silenced_until is not None:
+        return "no, it is silenced"
+    if alert.acked_at is not None:
+        return "no, it was acknowledged before"
+    return "not yet, at the next run of its monitor"
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,6 +182,26 @@ class ChannelInfo:
     severity: str
     created_at: datetime
     created_by: str
+
+
+# Which field of its target the one address is that a form or a command asks for.
+CHANNEL_ADDRESS = {"email": "to", "slack": "to", "telegram": "chat_id", "webhook": "url"}
+
+
+def address_rule(kind: str, message: str) -> str | None:
+    """`must be one address …`, when an error of the engine is about that field; it knows no address, but contents."""
+    about = f"{CHANNEL_ADDRESS.get(kind)} of the content "
+    return message.removeprefix(about) if message.startswith(about) else None
+
+
+@dataclass(frozen=True, slots=True)
+class UnsentKind:
+    """A kind of delivery that the worker which took some has no provider for.  `delivery_id` is the last of them."""
+
+    kind: str
+    why: str
+    waiting: int
+    delivery_id: UUID
 
 
 @dataclass(frozen=True, slots=True)

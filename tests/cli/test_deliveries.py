@@ -54,6 +54,28 @@ def test_show_tells_what_to_do_next(cli, made):
     assert "no reply" in out
 
 
+def test_show_tells_that_the_worker_has_no_provider_or_that_there_is_none(cli, db, made):
+    delivery = made()
+    assert 'No live worker serves lane "deliveries"' in cli.ok("delivery", "show", delivery).out
+
+    claim = db.claim(lanes=["deliveries"])
+    db.snooze(claim, "5 min", reason="this worker has no provider for email; set X", counted=False)
+    assert (
+        "The worker that took it has no provider for email; set X."
+        in cli.ok("delivery", "show", delivery).out
+    )
+
+
+def test_one_that_was_given_up_is_decided_once(cli, db, made):
+    delivery = made("abandoned")
+    assert f"onceward delivery decide {delivery} send-again" in cli.ok("delivery", "show", delivery).out
+
+    cli.ok("delivery", "decide", delivery, "abandon", "--note", "she has moved")
+    out = cli.ok("delivery", "show", delivery).out
+    assert "left at that by" in out
+    assert f"onceward job requeue {delivery}" in out
+
+
 @pytest.mark.parametrize("state", ["pending", "sent", "retry", "abandoned", "uncertain"])
 def test_show_of_every_state(cli, made, state):
     delivery = made(state)
@@ -113,6 +135,6 @@ def test_doctor_counts_what_waits_for_a_person(cli, made):
         return next(item for item in cli("doctor", "--json").json if item["name"] == "deliveries")
 
     made("abandoned", "a")
-    assert (finding()["status"], finding()["value"]) == ("ok", "0 uncertain, 1 abandoned")
+    assert (finding()["status"], finding()["value"]) == ("warn", "0 uncertain, 1 abandoned")
     made("uncertain", "b")
     assert (finding()["status"], finding()["value"]) == ("warn", "1 uncertain, 1 abandoned")

@@ -174,6 +174,18 @@ def test_alerts_are_listed_shown_acknowledged_and_closed(cli, db, alert):
     assert (closed["state"], closed["close_note"], closed["value"]) == ("closed", "mended", 1)
 
 
+def test_an_alert_that_nobody_could_be_told_of_says_so(cli, db, alert):
+    shown = cli.ok("alert", "show", alert.id)
+    assert "no, there is no channel for it" in shown.out
+    assert 'hint: Add a channel with "onceward channel add"' in shown.err
+    assert cli.json("alert", "list")[0]["has_channel"] is False
+
+    Watch(db).channel()
+    Watch(db).run("dead_letters")
+    assert "no channel" not in cli.ok("alert", "show", alert.id).out
+    assert cli.json("alert", "list")[0]["notified"] is True
+
+
 def test_alerts_of_one_tenant(cli, db, alert):
     assert len(cli.json("--tenant", "acme", "alert", "list")) == 1
     assert cli.json("--tenant", "globex", "alert", "list") == []
@@ -229,8 +241,8 @@ def test_channels_are_added_listed_tested_and_dropped(cli, db):
     ("arguments", "status", "fragment"),
     [
         (["mail", "emial", "a@b"], 2, 'Did you mean "email"?'),
-        (["mail", "email", "nobody"], 1, "must be one address"),
-        (["mail", "email"], 1, "to of the content is missing"),
+        (["mail", "email", "nobody"], 1, "error: ADDRESS must be one address"),
+        (["mail", "email"], 1, "error: ADDRESS is missing"),
         (["mail", "slack", "--severity", "bad"], 2, "--severity must be one of"),
         (["mail", "slack", "--target", "[]"], 2, "--target must be a JSON object, not an array"),
     ],

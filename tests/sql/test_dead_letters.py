@@ -18,6 +18,19 @@ def test_a_dead_letter_says_what_it_was_and_why_it_died(db):
     )
 
 
+def test_a_dead_letter_and_a_resolved_job_tell_when_the_last_attempt_began(db):
+    began = db.now()
+    one, other = db.dead_letter(), db.dead_letter()
+    db.clock.advance("1 hour")
+    db.resolve(other)
+
+    assert (db.job(one).started_at, db.job(other).started_at) == (began, began)
+    # Back in the line, none has begun.
+    db.requeue(one)
+    db.requeue(other)
+    assert (db.job(one).started_at, db.job(other).started_at) == (None, None)
+
+
 def test_dead_letters_are_never_claimed(db):
     db.dead_letter()
     db.clock.advance("300 days")

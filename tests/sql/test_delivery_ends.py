@@ -185,7 +185,45 @@ def test_a_decision_needs_a_known_word_and_a_note(db, ledger, decision, note):
         ledger.decide(delivery, decision, note)
 
 
-def test_only_an_uncertain_delivery_is_decided(db, ledger):
+@pytest.fixture
+def abandoned(ledger):
+    claim = ledger.begun()
+    ledger.settle(claim, "abandoned")
+    return claim.job_id
+
+
+def test_one_that_was_given_up_is_sent_again_with_a_note(db, ledger, abandoned):
+    assert ledger.decide(abandoned, "send_again", "the address is mended") == "pending"
+
+    row = ledger.row(abandoned)
+    assert (row.state, row.note, row.ended_at) == ("pending", "the address is mended", None)
+    entry = db.one("select * from onceward.audit_log where kind = 'delivery.decided'")
+    assert (entry.before, entry.after, entry.message) == (
+        {"state": "abandoned"}, {"state": "pending"}, "the address is mended",
+    )  # fmt: skip
+    again = ledger.claim()
+    ledger.begin(again)
+    assert ledger.settle(again, "sent").state == "sent"
+
+
+def test_one_that_was_given_up_is_left_and_its_job_resolved(db, ledger, abandoned):
+    ended = ledger.row(abandoned).ended_at
+    db.clock.advance("1 hour")
+    assert ledger.decide(abandoned, "abandon", "she has moved") == "abandoned"
+
+    assert (db.state(abandoned), ledger.row(abandoned).ended_at) == ("resolved", ended)
+    # Decided once; whoever comes later requeues it knowingly.
+    for decision in ("send_again", "abandon"):
+        with db.refused("OW007", 'in state "abandoned"', "requeue the job"):
+            ledger.decide(abandoned, decision)
+
+
+def test_one_that_was_given_up_did_not_arrive(db, ledger, abandoned):
+    with db.refused("OW007", "It did not arrive"):
+        ledger.decide(abandoned, "sent")
+
+
+def test_only_what_waits_for_a_person_is_decided(db, ledger):
     claim = ledger.begun()
 
     with db.refused("OW007", 'in state "sending"'):

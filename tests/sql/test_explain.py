@@ -316,6 +316,22 @@ def test_a_job_that_a_worker_put_off_because_it_had_no_such_task(db, explain):
     assert row.until == db.job(claim.job_id).run_at
 
 
+@pytest.mark.parametrize("others", [["ocr"], None])
+def test_that_the_worker_had_no_such_task_is_told_also_when_another_has_or_none_is_left(db, explain, others):
+    db.worker("a", tasks=["resize"])
+    claim = db.running("ocr")
+    db.snooze(claim, "30 s", reason='this worker has no task "ocr"', counted=False)
+    if others:
+        db.worker("b", tasks=others)
+    else:
+        db.run("select onceward.retire_worker(id) from onceward.workers")
+
+    row = explain.answer(claim.job_id)
+
+    assert row.sentence.startswith('The worker that took it has no task "ocr". It is offered again at ')
+    assert ("no_worker" in explain.reasons(claim.job_id)) is (others is None)
+
+
 def test_a_worker_that_announced_no_tasks_may_know_any(db, explain):
     db.worker("a")
 

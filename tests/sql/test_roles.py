@@ -99,7 +99,7 @@ FOR_ALL = {"worker", "operator", "auditor"}
 
 EVERYBODY = {
     "now", "id_at", "current_tenant", "sees_all_tenants", "caller", "actor", "fingerprint", "next_ticks", "run_key",
-    "limit_now", "limit_levels", "bound_levels",
+    "limit_now", "limit_levels", "bound_levels", "has_channel", "unsent_kinds",
     "explain", "explain_lane", "find_jobs", "count_found", "scan_end", "estimate_jobs", "activity", "pulse",
 }  # fmt: skip
 PRODUCING = {

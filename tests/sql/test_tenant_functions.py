@@ -62,6 +62,7 @@ WITHOUT_A_TENANT = {
         ("drop_channel", "test_channel"),
         "by name, and refused for a channel of another tenant; see test_alerts",
     ),
+    "unsent_kinds": "counts the deliveries that the caller sees; see test_alert_channels",
     **dict.fromkeys(("retain", "retain_due", "set_retention"), "retention is the same for everybody"),
     **dict.fromkeys(
         ("disable_operator", "operators", "create_link", "operator_named", "tokens"),

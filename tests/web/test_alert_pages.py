@@ -75,6 +75,23 @@ def test_an_alert_is_acknowledged_silenced_and_closed(ana, db, watch):
     ana.get("/alerts/01890a5d-ac96-774b-bcce-b302099a8057", 404)
 
 
+def told(text: str) -> str:
+    return re.sub("<[^>]+>", "", re.search(r"<dt>Told</dt><dd>(.*?)</dd>", text)[1])
+
+
+def test_an_alert_without_a_channel_says_that_nobody_is_told(ana, watch):
+    watch.look({"key": "disk"})
+    (alert,) = watch.alerts()
+    assert told(ana.get(f"/alerts/{alert.id}")) == "no, there is no channel for it. Channels"
+    assert "Nobody is told of 1 alert: there is no channel for it." in ana.get("/alerts")
+
+    watch.channel()
+    assert told(ana.get(f"/alerts/{alert.id}")) == "not yet, at the next run of its monitor"
+    assert "Nobody is told" not in ana.get("/alerts")
+    watch.look({"key": "disk"})
+    assert told(ana.get(f"/alerts/{alert.id}")) == "yes"
+
+
 def test_a_monitor_is_run_set_and_switched_off_and_on(ana, db, watch):
     page = "/monitors/of/dead_letters"
     bounds = {

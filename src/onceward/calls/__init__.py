@@ -85,6 +85,7 @@ from onceward.calls.monitoring import (
     silences,
     test_channel,
     thresholds,
+    unsent_kinds,
 )
 from onceward.calls.observing import explain, explain_lane, metrics
 from onceward.calls.operating import add_lane, cancel, pause_lane, requeue, resolve, resume_lane, run_now
@@ -335,6 +336,7 @@ __all__ = [
     "tick",
     "ticks",
     "tidy",
+    "unsent_kinds",
     "wait_event",
     "workers",
     "workflow",

@@ -154,9 +154,10 @@ def deliveries_of(job_id: UUID, limit: int) -> Call[list[DeliveryInfo]]:
 
 
 def delivery_trouble() -> Call[dict[str, int]]:
-    """How many deliveries are uncertain or abandoned."""
+    """How many deliveries wait for a person: uncertain ones, and abandoned ones that nobody has resolved."""
     return Call(
-        "select state, count(*) from onceward.deliveries where state in ('uncertain', 'abandoned') group by state",
+        "select d.state, count(*) from onceward.deliveries as d where d.state = 'uncertain' or (d.state = 'abandoned' "
+        "and exists (select from onceward.dead_letters as l where l.id = d.id)) group by d.state",
         {},
         lambda rows: {row[0]: row[1] for row in rows},
         repeatable=True,

@@ -21,13 +21,14 @@ from onceward.model_monitors import (
     MonitorRunInfo,
     SilenceInfo,
     ThresholdInfo,
+    UnsentKind,
     plain_number,
 )
 
 ALERT: LiteralString = (
     "select id, monitor, tenant, key, state, severity, worst, value, summary, detail, seen, first_seen_at, opened_at, "
     "last_seen_at, clear_since, notified, reminders, acked_at, acked_by, ack_note, silenced_until, closed_at, closed_by, "
-    "close_note from onceward.alerts"
+    "close_note, has_channel from onceward.alerts"
 )
 
 
@@ -297,6 +298,15 @@ def add_channel(
             "tenant": tenant,
         },
         scalar,
+        repeatable=True,
+    )
+
+
+def unsent_kinds() -> Call[list[UnsentKind]]:
+    return Call(
+        "select kind, why, waiting, delivery_id from onceward.unsent_kinds()",
+        {},
+        rows_of(UnsentKind),
         repeatable=True,
     )
 

@@ -17,7 +17,7 @@ from onceward.cli.output import Column
 from onceward.cli.session import Session, session_of
 from onceward.cli.values import UsageProblem
 from onceward.errors import UnknownAlert
-from onceward.model_monitors import AlertInfo
+from onceward.model_monitors import AlertInfo, told_words
 
 app = Noun(help="List, show, acknowledge, silence and close alerts.")
 Id = Annotated[str, typer.Argument(metavar="ID", help="Id of the alert.", show_default=False)]
@@ -70,6 +70,7 @@ def list_(
             Column("SINCE"),
             Column("SUMMARY", flexible=30),
             Column("TENANT", optional=True),
+            Column("TOLD", optional=True),
             Column("SILENCED", optional=True),
         ],
         [
@@ -81,6 +82,7 @@ def list_(
                 output.ago(alert.first_seen_at, now),
                 alert.summary,
                 alert.tenant or "-",
+                "yes" if alert.notified else "no channel" if alert.has_channel is False else "no",
                 "-" if alert.silenced_until is None else output.ago(alert.silenced_until, now),
             )
             for alert in found
@@ -115,12 +117,16 @@ def show(ctx: typer.Context, alert: Id, as_json: AsJson = False) -> None:
             ("detail", None if found.detail is None else output.compact_json(found.detail)),
             ("since", output.when_and_ago(found.first_seen_at, now)),
             ("last seen", f"{output.when_and_ago(found.last_seen_at, now)}, {output.counted(found.seen, 'time')}"),
-            ("told", f"yes, {output.counted(found.reminders, 'reminder')}" if found.notified else "no"),
+            ("told", told_words(found)),
             ("silenced", found.silenced_until and f"until {output.when_and_ago(found.silenced_until, now)}"),
             ("acknowledged", acked if found.acked_at else None),
             ("closed", closed if found.closed_at else None),
         ]
     )  # fmt: skip
+    if found.has_channel is False:
+        output.note(
+            'hint: Add a channel with "onceward channel add"; it is told at the next run of the monitor.'
+        )
     if found.closed_at is None:
         output.note(f'hint: What to do is in docs/operations/runbook.md under "{found.monitor}".')
 

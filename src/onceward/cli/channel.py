@@ -12,12 +12,12 @@ from onceward.cli.framework import AsJson, Noun
 from onceward.cli.output import Column
 from onceward.cli.session import session_of
 from onceward.cli.values import UsageProblem
+from onceward.errors import InvalidArgument
 from onceward.model import DELIVERY_KINDS, Json
-from onceward.model_monitors import SEVERITIES
+from onceward.model_monitors import CHANNEL_ADDRESS, SEVERITIES, address_rule
 
 app = Noun(help="Add, list, test and drop channels that alerts are told through.")
 Name = Annotated[str, typer.Argument(metavar="NAME", help="Name of the channel.", show_default=False)]
-_ADDRESS = {"email": "to", "slack": "to", "telegram": "chat_id", "webhook": "url"}
 
 
 @app.command("list")
@@ -78,13 +78,16 @@ def add(
             raise UsageProblem(f"--target must be a JSON object, not {values.kind_of(read)}")
         fields = read
     if address is not None:
-        fields[_ADDRESS[kind]] = address
+        fields[CHANNEL_ADDRESS[kind]] = address
     tenant = None if session.tenant == "*" else session.tenant
-    new = session.run(
-        calls.add_channel(
-            name, kind, fields, severity=values.one_of("--severity", severity, SEVERITIES), tenant=tenant
-        )
-    )
+    severity = values.one_of("--severity", severity, SEVERITIES)
+    try:
+        new = session.run(calls.add_channel(name, kind, fields, severity=severity, tenant=tenant))
+    except InvalidArgument as error:
+        rule = address_rule(kind, error.message)
+        if rule is None or target is not None:
+            raise
+        raise InvalidArgument(f"ADDRESS {rule}", detail=error.detail) from None
     output.note(f'channel "{name}" is {"added" if new else "changed"}')
     if new:
         output.note(f'hint: Try it with "onceward channel test {name}".')
@@ -93,12 +96,19 @@ def add(
 @app.command("test")
 def try_out(ctx: typer.Context, name: Name, as_json: AsJson = False) -> None:
     """Send a test message through a channel, and print the id of its delivery."""
-    delivery = session_of(ctx).run(calls.test_channel(name))
+    session = session_of(ctx)
+    delivery = session.run(calls.test_channel(name))
     if as_json:
         output.print_json({"id": delivery})
     else:
         print(delivery)
         output.note(f'hint: "onceward delivery show {delivery}" tells what became of it.')
+        kind = next((info.kind for info in session.run(calls.channels()) if info.name == name), None)
+        for unsent in session.run(calls.unsent_kinds()):
+            if unsent.kind == kind:
+                output.note(
+                    f"warning: {output.counted(unsent.waiting, 'message')} of this kind wait: {unsent.why}"
+                )
 
 
 @app.command("drop")

@@ -16,7 +16,7 @@ from onceward.cli.framework import AsJson, Noun
 from onceward.cli.output import Column
 from onceward.cli.session import Session, session_of
 from onceward.errors import UnknownJob
-from onceward.model import DELIVERY_KINDS, DELIVERY_STATES, DeliveryFilter, DeliveryInfo
+from onceward.model import DELIVERY_KINDS, DELIVERY_STATES, DELIVERY_WAITS, DeliveryFilter, DeliveryInfo
 
 app = Noun(help="List, show, decide and cancel deliveries.")
 DECISIONS = ("sent", "send-again", "abandon")
@@ -122,7 +122,9 @@ def show(
     title = Text(f"Delivery {found.id}  ", style="bold")
     title.append_text(output.styled(found.state))
     output.stdout().print(title)
-    for sentence in what_happened(found, now):
+    why = session.run(calls.explain(found.id))[0] if found.state == "pending" else None
+    waits = [why.sentence] if why is not None and why.reason in DELIVERY_WAITS else None
+    for sentence in waits or what_happened(found, now):
         output.print_wrapped(sentence, indent=2)
     output.stdout().print()
     output.print_fields(_facts(found, now))
@@ -161,11 +163,14 @@ def what_happened(found: DeliveryInfo, now: datetime) -> list[str]:
                 *why,
                 f'Next: "onceward delivery decide {found.id} sent|send-again|abandon --note …".',
             ]
+        case "abandoned" if found.decided_by is not None:
+            again = f'"onceward job requeue {found.id}" sends it all the same.'
+            return [f"Given up, and left at that by {found.decided_by}.", *why, again]
         case "abandoned":
             return [
                 f"Given up after {output.counted(found.tries, 'try', 'tries')}.",
                 *why,
-                f'Next: "onceward job requeue {found.id}" sends it again.',
+                f'Next: "onceward delivery decide {found.id} send-again --note …", or abandon to leave it.',
             ]
         case _:
             return [f"{found.state.capitalize()} {output.ago(found.ended_at, now)}."]
@@ -203,7 +208,7 @@ def decide(
     ],
     as_json: AsJson = False,
 ) -> None:
-    """Settle an uncertain delivery: it arrived, is sent again, or is given up."""
+    """Settle an uncertain delivery: it arrived, is sent again, or is given up. One that was given up is sent again, or left."""
     chosen = values.one_of("decision", decision, DECISIONS).replace("-", "_")
     act_on_each(
         session_of(ctx),

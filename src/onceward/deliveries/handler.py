@@ -26,6 +26,12 @@ log = logs.get("onceward.deliveries")
 TASK, LANE = "onceward.deliver", "deliveries"
 # A kind for which this worker has no provider waits for a worker that has.
 NO_PROVIDER_PAUSE = timedelta(minutes=5)
+# What gives a worker one; email always has its outbox.
+_SETTING = {
+    "slack": "ONCEWARD_SLACK_WEBHOOK",
+    "telegram": "ONCEWARD_TELEGRAM_TOKEN",
+    "webhook": "ONCEWARD_WEBHOOK_SECRET",
+}
 Reconcile = Callable[[Outgoing], Verdict | Awaitable[Verdict]]
 
 
@@ -51,10 +57,16 @@ def make_handler(providers: Mapping[str, Provider], reconcile: Reconcile | None)
     async def deliver(job: JobContext, kind: str, content_sha256: str) -> Settle | Snooze:
         provider = providers.get(kind)
         if provider is None:
-            return Snooze(NO_PROVIDER_PAUSE, f"this worker has no provider for {kind}")
+            return Snooze(NO_PROVIDER_PAUSE, no_provider(kind))
         return await _deliver(cast("Attempt", job), provider, reconcile)
 
     return deliver
+
+
+def no_provider(kind: str) -> str:
+    """Why it waits, and what to set.  Explain and the pages know it by its beginning."""
+    setting = f"{_SETTING[kind]}, or " if kind in _SETTING else ""
+    return f"this worker has no provider for {kind}; set {setting}Deliveries({kind}=…) in its application"
 
 
 async def _deliver(job: Attempt, provider: Provider, reconcile: Reconcile | None) -> Settle:

@@ -80,6 +80,7 @@ grant select on onceward.monitors, onceward.thresholds, onceward.monitor_runs, o
                 onceward.silence_private, onceward.channel_private, onceward.retention_private, onceward.removal_private,
                 onceward.legal_hold_private
    to onceward_producer, onceward_worker, onceward_operator, onceward_auditor;
+grant execute on function onceward.has_channel, onceward.unsent_kinds to onceward_producer, onceward_worker, onceward_operator, onceward_auditor;
 grant execute on function onceward.check_monitors, onceward.retain_due to onceward_worker, onceward_operator;
 grant execute on function
   onceward.begin_checks, onceward.run_check, onceward.finish_check, onceward.fail_check, onceward.declare_monitors

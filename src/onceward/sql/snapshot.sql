@@ -1602,7 +1602,8 @@ create view onceward.alerts with (security_invoker=true) as
           WHERE a.closed_at IS NULL AND s.until > onceward.now() AND (s.alert_id IS NULL OR s.alert_id = a.id) AND (s.monitor IS NULL OR s.monitor = a.monitor) AND (s.tenant IS NULL OR s.tenant = a.tenant) AND (s.key IS NULL OR s.key = a.key)) AS silenced_until,
     closed_at,
     closed_by,
-    close_note
+    close_note,
+    onceward.has_channel(id) AS has_channel
    FROM onceward.alert_private a
   WHERE state <> 'pending'::text;
 create view onceward.assignments with (security_invoker=true) as
@@ -2408,6 +2409,8 @@ create function onceward.changed_settings(p_old jsonb, p_new jsonb, OUT before j
   returns record language sql immutable set search_path=pg_catalog, pg_temp;
 create function onceward.channel_settings(p_channel onceward.channel_private)
   returns jsonb language sql immutable set search_path=pg_catalog, pg_temp;
+create function onceward.channels_for(p_monitor onceward.monitor_private, p_tenant text, p_severity text)
+  returns SETOF onceward.channel_private language sql stable set search_path=pg_catalog, pg_temp;
 create function onceward.charge(p_limit onceward.limit_private, p_key text, p_weight double precision, p_holder uuid)
   returns void language sql volatile set search_path=pg_catalog, pg_temp;
 create function onceward.check_address(p_content jsonb, p_field text, p_required boolean)
@@ -2702,6 +2705,8 @@ create function onceward.give_place(p_job onceward.job_private)
   returns void language plpgsql volatile set search_path=pg_catalog, pg_temp;
 create function onceward.go_on(p_job_ids uuid[])
   returns integer language plpgsql volatile set search_path=pg_catalog, pg_temp;
+create function onceward.has_channel(p_alert_id uuid)
+  returns boolean language sql stable security definer set search_path=pg_catalog, pg_temp;
 create function onceward.has_lines(p_lane text)
   returns boolean language plpgsql stable set enable_bitmapscan=off set enable_seqscan=off set enable_sort=off set jit=off set plan_cache_mode=force_generic_plan set search_path=pg_catalog, pg_temp;
 create function onceward.has_no_tenant(p_line text)
@@ -3142,6 +3147,8 @@ create function onceward.unarchive(p_job_id uuid)
   returns text language plpgsql volatile set search_path=pg_catalog, pg_temp;
 create function onceward.unsealed(p_most integer, OUT entries bigint, OUT since timestamp with time zone, OUT held bigint)
   returns record language plpgsql stable set enable_bitmapscan=off set enable_seqscan=off set jit=off set search_path=pg_catalog, pg_temp;
+create function onceward.unsent_kinds()
+  returns TABLE(kind text, why text, waiting integer, delivery_id uuid) language sql stable security definer set search_path=pg_catalog, pg_temp;
 create function onceward.use_link(p_hash bytea, p_session_hash bytea)
   returns text language plpgsql volatile security definer set search_path=pg_catalog, pg_temp;
 create function onceward.uses_in(p_uses jsonb)
@@ -3340,6 +3347,10 @@ grant execute on function onceward.finish_run(text,bigint,jsonb,text) to oncewar
 grant execute on function onceward.finish_run(text,bigint,jsonb,text) to onceward_producer;
 grant execute on function onceward.finish_run(text,bigint,jsonb,text) to onceward_worker;
 grant execute on function onceward.finish_step(uuid,bigint,text,jsonb,text,integer,integer,interval,text) to onceward_worker;
+grant execute on function onceward.has_channel(uuid) to onceward_auditor;
+grant execute on function onceward.has_channel(uuid) to onceward_operator;
+grant execute on function onceward.has_channel(uuid) to onceward_producer;
+grant execute on function onceward.has_channel(uuid) to onceward_worker;
 grant execute on function onceward.has_operators() to onceward_operator;
 grant execute on function onceward.heartbeat(uuid) to onceward_worker;
 grant execute on function onceward.hold_tenant(text,text) to onceward_operator;
@@ -3454,6 +3465,10 @@ grant execute on function onceward.tick(integer) to onceward_worker;
 grant execute on function onceward.tidy(integer) to onceward_worker;
 grant execute on function onceward.token_scopes(bytea) to onceward_operator;
 grant execute on function onceward.tokens() to onceward_operator;
+grant execute on function onceward.unsent_kinds() to onceward_auditor;
+grant execute on function onceward.unsent_kinds() to onceward_operator;
+grant execute on function onceward.unsent_kinds() to onceward_producer;
+grant execute on function onceward.unsent_kinds() to onceward_worker;
 grant execute on function onceward.use_link(bytea,bytea) to onceward_operator;
 grant execute on function onceward.wait_event(uuid,bigint,text,text,interval,integer,text) to onceward_worker;
 grant usage on schema onceward to onceward_auditor;

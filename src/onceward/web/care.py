@@ -55,7 +55,10 @@ async def people_for(request: Request) -> list[str]:
 
 
 def assigning(form: Form, task: str, fingerprint: str | None) -> tuple[calls.Call[bool], str]:
-    """The call, and what to say about it."""
+    """The call, and what to say about it.  The form says as `me` who has sent it; only the words depend on that."""
     to = form.text("to") or None
-    said = f"{to} looks after it" if to else "Nobody looks after it any more"
+    if to is None:
+        said = "Nobody looks after it any more"
+    else:
+        said = "You look after it" if to in {form.text("me"), "you"} else f"{to} looks after it"
     return calls.assign_dead_letters(task, fingerprint, to), said

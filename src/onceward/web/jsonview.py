@@ -8,6 +8,7 @@ import json
 from markupsafe import Markup
 
 from onceward.model import Json
+from onceward.web.references import page_of
 
 # Values beyond these are folded; beyond the last, the rest is plain text.
 OPEN_DEPTH, OPEN_ITEMS, LONG_TEXT, MOST_NODES = 3, 12, 400, 1500
@@ -15,35 +16,42 @@ OPEN_DEPTH, OPEN_ITEMS, LONG_TEXT, MOST_NODES = 3, 12, 400, 1500
 MOST_LINES = 2000
 
 
-def view(value: Json) -> Markup:
+def view(value: Json, *, references: bool = False) -> Markup:
+    """With `references`, ids of jobs and deliveries lead to their pages; the name of the member says what they are."""
     text = pretty(value)
     if text.count("\n") > MOST_NODES:
         return Markup('<pre class="json json-plain" tabindex="0">{}</pre>').format(text[:200_000])
-    return Markup('<div class="json">{}</div>').format(_node(value, 0))
+    return Markup('<div class="json">{}</div>').format(_node(value, 0, "" if references else None))
 
 
 def pretty(value: Json) -> str:
     return json.dumps(value, indent=2, ensure_ascii=False, default=str)
 
 
-def _node(value: Json, depth: int) -> Markup:
+# `name`: of the member that the value belongs to; None when nothing is to be a link.
+def _node(value: Json, depth: int, name: str | None) -> Markup:
     match value:
         case dict() if value:
             rows = [
                 Markup('<div class="json-row"><span class="json-key">{}</span>{}</div>').format(
-                    key, _node(item, depth + 1)
+                    key, _node(item, depth + 1, None if name is None else key)
                 )
                 for key, item in value.items()
             ]
             return _fold(rows, "{", "}", depth)
         case list() if value:
-            rows = [Markup('<div class="json-row">{}</div>').format(_node(item, depth + 1)) for item in value]
+            rows = [
+                Markup('<div class="json-row">{}</div>').format(_node(item, depth + 1, name))
+                for item in value
+            ]
             return _fold(rows, "[", "]", depth)
         case str() if len(value) > LONG_TEXT:
             return Markup(
                 '<details class="json-fold"><summary><span class="json-text">{}…</span> <span class="json-note">{} characters'
                 '</span></summary><span class="json-text">{}</span></details>'
             ).format(value[:80], f"{len(value):,}", value)
+        case str() if name and (page := page_of(name, value)):
+            return Markup('<a href="{}">{}</a>').format(page, value)
         case str():
             return Markup('<span class="json-text">{}</span>').format(json.dumps(value, ensure_ascii=False))
         case bool() | None:

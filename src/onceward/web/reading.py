@@ -9,7 +9,8 @@ from onceward.errors import InvalidArgument, shown
 from onceward.web import words
 
 _SECONDS = {"ms": 0.001, "s": 1, "m": 60, "min": 60, "h": 3600, "d": 86400, "w": 604800}
-_PART = re.compile(r"([0-9]+(?:\.[0-9]+)?)\s*(ms|min|[smhdw])\s*")
+# Written out, a unit begins with its letter.
+_PART = re.compile(r"([0-9]+(?:\.[0-9]+)?)\s*((?:second|minute|hour|day|week)s?|ms|min|[smhdw])\s*")
 _BYTES = {"": 1, "b": 1, "kb": 1000, "mb": 1000**2, "gb": 1000**3, "tb": 1000**4,
           "kib": 1024, "mib": 1024**2, "gib": 1024**3, "tib": 1024**4}  # fmt: skip
 _NUMBER = re.compile(r"([0-9]+(?:\.[0-9]+)?)\s*([a-z%]*)")
@@ -23,13 +24,16 @@ _HINTS = {
 
 
 def duration(name: str, text: str, *, zero: bool = True) -> timedelta:
-    """`500ms`, `30s`, `5m`, `2h`, `1d`, `1h30m`."""
+    """`500ms`, `30s`, `5m`, `2h`, `1d`, `1h30m`; `10 minutes`, `1 hour 30 minutes`."""
     plain = text.strip().lower()
     if not re.fullmatch(f"(?:{_PART.pattern})+", plain):
         raise InvalidArgument(
             f"{name} must be a duration, got {shown(text)!r}", hint="Write it as 30s, 5m, 2h, 1d or 1h30m."
         )
-    seconds = sum(float(number) * _SECONDS[unit] for number, unit in _PART.findall(plain))
+    seconds = sum(
+        float(number) * _SECONDS[unit if unit in _SECONDS else unit[0]]
+        for number, unit in _PART.findall(plain)
+    )
     if seconds > _LONGEST.total_seconds():
         raise InvalidArgument(f"{name} must be at most 100 years, got {shown(text)!r}")
     if not zero and seconds == 0:

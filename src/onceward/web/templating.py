@@ -10,7 +10,7 @@ from typing import Any
 
 from jinja2 import ChoiceLoader, Environment, FileSystemLoader, PackageLoader, PrefixLoader, StrictUndefined
 
-from onceward.web import charts, graph, jsonview, timeline, words
+from onceward.web import charts, graph, jsonview, references, timeline, words
 from onceward.web.sections import Section
 
 
@@ -54,6 +54,7 @@ def make(sections: Sequence[Section] = ()) -> Environment:
         per=words.per,
         measure=words.measure,
         size=words.size,
+        linked=references.linked,
     )
     environment.globals.update(
         ui=Components(environment),

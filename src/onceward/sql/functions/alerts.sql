@@ -64,9 +64,13 @@ create or replace function onceward.see_finding(p_monitor onceward.monitor_priva
   set search_path = pg_catalog, pg_temp
 as $$
 declare
-  v_now   timestamptz := onceward.now();
-  v_alert onceward.alert_private;
-  v_event text;
+  v_now    timestamptz := onceward.now();
+  v_alert  onceward.alert_private;
+  v_event  text;
+  -- Nobody else changes it: the monitor is locked.
+  v_before text := (select a.severity from onceward.alert_private as a
+                     where a.monitor = p_monitor.name and coalesce(a.tenant, '') = coalesce(p_finding ->> 'tenant', '')
+                       and a.key = p_finding ->> 'key' and a.closed_at is null);
 begin
   insert into onceward.alert_private as a
     (id, monitor, tenant, key, state, severity, worst, value, summary, detail, first_seen_at, last_seen_at, opened_at)
@@ -91,17 +95,18 @@ begin
   if v_alert.state <> 'open' or onceward.is_silenced(v_alert) then
     return v_alert.id;
   end if;
-  v_event := case when v_alert.told is null then 'opened'
-                  when onceward.severity_rank(v_alert.severity) > onceward.severity_rank(v_alert.told) then 'raised'
+  -- Whoever has acknowledged it knows it as it was then, though nobody was told.
+  v_event := case when v_alert.told is null and v_alert.acked_at is null then 'opened'
+                  when onceward.severity_rank(v_alert.severity) > onceward.severity_rank(coalesce(v_alert.told, v_before)) then 'raised'
                   when v_alert.acked_at is null and v_alert.remind_at <= v_now then 'reminder' end;
-  if v_event is not null then
+  v_alert.reminders := v_alert.reminders + coalesce(v_event = 'reminder', false)::integer;
+  -- What no channel was there for stays untold, and is tried again by the next run.
+  if v_event is not null and onceward.notify_channels(p_monitor, v_alert, v_event) > 0 then
     update onceward.alert_private as a
        set told      = case when v_event = 'reminder' then a.told else a.severity end,
-           reminders = a.reminders + (v_event = 'reminder')::integer,
+           reminders = v_alert.reminders,
            remind_at = v_now + p_monitor.remind_every
-     where a.id = v_alert.id
-    returning a.* into v_alert;
-    perform onceward.notify_channels(p_monitor, v_alert, v_event);
+     where a.id = v_alert.id;
   end if;
   return v_alert.id;
 end;
@@ -121,7 +126,32 @@ as $$
        and (s.key is null or s.key = p_alert.key))
 $$;
 
+-- The channels that hear of an alert of this tenant, or of none, with this severity.
+create or replace function onceward.channels_for(p_monitor onceward.monitor_private, p_tenant text, p_severity text)
+  returns setof onceward.channel_private
+  language sql stable
+  set search_path = pg_catalog, pg_temp
+as $$
+  select c.* from onceward.channel_private as c
+   where onceward.severity_rank(p_severity) >= onceward.severity_rank(c.severity)
+     and (c.tenant is null or c.tenant = p_tenant)
+     and ((p_monitor).channels is null or c.name = any ((p_monitor).channels))
+$$;
+
+create or replace function onceward.has_channel(p_alert_id uuid)
+  returns boolean
+  language sql stable security definer
+  set search_path = pg_catalog, pg_temp
+as $$
+  select exists (select from onceward.channels_for(m, a.tenant, a.severity))
+    from onceward.alert_private as a join onceward.monitor_private as m on m.name = a.monitor
+   where a.id = p_alert_id and a.closed_at is null and onceward.sees_tenant(coalesce(a.tenant, '*'))
+$$;
+comment on function onceward.has_channel(uuid) is
+  'Whether there is a channel that hears of an open alert: one for its severity and tenant, among those its monitor names.  Null when the alert is closed, or not to be seen.';
+
 -- One delivery per channel, in this very transaction; its key names alert, event and channel, so that nothing is told twice.
+-- Returns how many there were.
 create or replace function onceward.notify_channels(p_monitor onceward.monitor_private, p_alert onceward.alert_private, p_event text)
   returns integer
   language plpgsql
@@ -135,11 +165,8 @@ declare
 begin
   for v_channel in
     select c.name, c.kind, c.tenant, t.target
-      from onceward.channel_private as c join onceward.channel_target_private as t on t.name = c.name
-     where onceward.severity_rank(case p_event when 'closed' then p_alert.worst else p_alert.severity end)
-           >= onceward.severity_rank(c.severity)
-       and (c.tenant is null or c.tenant = p_alert.tenant)
-       and (p_monitor.channels is null or c.name = any (p_monitor.channels))
+      from onceward.channels_for(p_monitor, p_alert.tenant, case p_event when 'closed' then p_alert.worst else p_alert.severity end) as c
+      join onceward.channel_target_private as t on t.name = c.name
      order by c.name
   loop
     perform onceward.enter_delivery(
@@ -225,14 +252,16 @@ begin
     return false;
   end if;
   update onceward.alert_private as a
-     set acked_at = onceward.now(), acked_by = onceward.actor(), ack_note = left(p_note, 2000)
+     set acked_at = onceward.now(), acked_by = onceward.actor(), ack_note = left(p_note, 2000),
+         -- A rise that nobody could be told of is known now.
+         told = case when onceward.severity_rank(a.severity) > onceward.severity_rank(a.told) then a.severity else a.told end
    where a.id = p_alert_id;
   perform onceward.audit_alert(v_alert, 'alert.acknowledged', p_note);
   return true;
 end;
 $$;
 comment on function onceward.ack_alert(uuid, text) is
-  'Says that somebody looks after an alert: no more reminders, unless it becomes worse.  Returns false when it was acknowledged or closed already.';
+  'Says that somebody looks after an alert: it is not told any more, unless it becomes worse.  Returns false when it was acknowledged or closed already.';
 
 create or replace function onceward.close_alert(p_alert_id uuid, p_note text)
   returns boolean

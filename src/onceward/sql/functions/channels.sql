@@ -65,7 +65,26 @@ begin
 end;
 $$;
 comment on function onceward.add_channel(text, text, jsonb, text, text) is
-  'Adds a channel, or changes one.  p_target is the content of the delivery without its text: {"to": …} for email, {} or {"to": …} for slack, {"chat_id": …} for telegram, {"url": …, "secret": …} for webhook.  It is told of alerts of at least p_severity; with a tenant, of that tenant''s only.  Returns whether it is new.';
+  'Adds a channel, or changes one.  p_target is the content of the delivery without its text: {"to": …} for email, {} or {"to": …} for slack, {"chat_id": …} for telegram, {"url": …, "secret": …} for webhook.  It is told of alerts of at least p_severity; with a tenant, of that tenant''s only; of those that are open already when nobody was told of them before.  Returns whether it is new.';
+
+create or replace function onceward.unsent_kinds()
+  returns table (kind text, why text, waiting integer, delivery_id uuid)
+  language sql stable security definer
+  set search_path = pg_catalog, pg_temp
+as $$
+  with newest as materialized (
+    select d.id, d.kind, d.tenant from onceward.delivery_private as d
+     where d.state in ('pending', 'sending') order by d.created_at desc limit 1000
+  )
+  select n.kind, 'the worker that took it' || substr(min(a.message), length('this worker') + 1), count(*)::integer, (array_agg(n.id order by n.id desc))[1]
+    from newest as n
+    join onceward.job_private as j on j.id = n.id and j.lane = 'deliveries' and j.state = 'scheduled'
+    join onceward.attempt_private as a on a.job_id = j.id and a.epoch = j.epoch and a.retry_at = j.run_at
+   where a.outcome = 'snoozed' and a.message like 'this worker has no provider for %' and onceward.sees_tenant(n.tenant)
+   group by n.kind order by n.kind
+$$;
+comment on function onceward.unsent_kinds() is
+  'Kinds of deliveries that were put off because the worker that took them has no provider for them: why, how many of the newest thousand wait, and the last of them.';
 
 create or replace function onceward.drop_channel(p_name text)
   returns void

@@ -46,6 +46,7 @@ begin
          attempt    = 0,
          snoozes    = 0,
          run_at     = greatest(p_run_at, onceward.now()),
+         started_at = null,
          ready_seq  = case when v_state = 'ready' then nextval('onceward.ready_seq') end,
          expires_at = case when j.expires_at > greatest(p_run_at, onceward.now()) then j.expires_at end,
          dead_at    = null,

@@ -1,4 +1,4 @@
--- Deliveries and people: deciding about those whose outcome is unclear, and reading what was sent.
+-- Deliveries and people: deciding about those whose outcome is unclear or that were given up, and reading what was sent.
 
 create or replace function onceward.no_such_delivery(p_delivery_id uuid)
   returns void
@@ -50,20 +50,24 @@ begin
     perform onceward.no_such_delivery(p_delivery_id);
   end if;
   perform onceward.check_tenant(v_delivery.tenant);
-  if v_delivery.state <> 'uncertain' then
+  -- One that was given up did not arrive; and nobody has decided about it as long as its job is a dead letter.
+  if v_delivery.state <> 'uncertain'
+     and not (v_delivery.state = 'abandoned' and v_job is not distinct from 'dead_letter' and p_decision <> 'sent') then
     perform onceward.wrong_delivery_state('decide about', p_delivery_id, v_delivery.state,
-      'Only an uncertain delivery is decided; requeue the job of an abandoned or cancelled one to send it.');
+      case when v_delivery.state = 'abandoned' and v_job = 'dead_letter' then 'It did not arrive: send it again, or abandon it.'
+           else 'Only an uncertain delivery, or one that was given up, is decided; requeue the job of an abandoned or cancelled one to send it.'
+           end);
   end if;
   update onceward.delivery_private as d
      set state            = v_state,
-         ended_at         = case when v_state <> 'pending' then onceward.now() end,
+         ended_at         = case when v_state = d.state then d.ended_at when v_state <> 'pending' then onceward.now() end,
          unclear_since    = null,
          unclear_provider = null,
          decided_by       = onceward.actor(),
          note             = left(trim(p_note), 2000)
    where d.id = p_delivery_id;
   perform onceward.audit('delivery.decided', p_tenant => v_delivery.tenant, p_job_id => p_delivery_id,
-    p_entity_type => 'delivery', p_entity_id => p_delivery_id::text, p_before => '{"state": "uncertain"}',
+    p_entity_type => 'delivery', p_entity_id => p_delivery_id::text, p_before => jsonb_build_object('state', v_delivery.state),
     p_after => jsonb_build_object('state', v_state), p_message => trim(p_note), p_meta => jsonb_build_object('decision', p_decision));
   if v_state = 'pending' then
     perform onceward.requeue(p_delivery_id);
@@ -75,7 +79,7 @@ begin
 end;
 $$;
 comment on function onceward.decide_delivery(uuid, text, text) is
-  'Settles an uncertain delivery and its job: sent (it arrived), send_again (it did not, or the risk is taken) or abandon.  The note is required.  Returns the new state.';
+  'Settles an uncertain delivery and its job: sent (it arrived), send_again (it did not, or the risk is taken) or abandon.  One that is abandoned already and whose job is a dead letter is sent again, or left (abandon), which resolves the job.  The note is required.  Returns the new state.';
 
 create or replace function onceward.delivery_content(p_delivery_id uuid)
   returns jsonb

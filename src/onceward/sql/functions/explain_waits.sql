@@ -126,6 +126,12 @@ begin
       onceward.told(p_job.run_at));
     detail := detail || jsonb_build_object('error', jsonb_strip_nulls(jsonb_build_object(
       'type', v_last.error_type, 'category', v_last.category, 'message', v_last.message, 'at', v_last.ended_at)));
+  elsif v_last.outcome = 'snoozed' and v_last.message like 'this worker has no %' then
+    -- The worker's own word: the handler was never asked, or could do nothing.
+    reason := 'snoozed';
+    sentence := format('The worker that took it has no %s. It is offered again at %s.',
+                       substr(onceward.told_text(v_last.message), length('this worker has no ') + 1), onceward.told(p_job.run_at));
+    detail := detail || jsonb_build_object('snoozes', p_job.snoozes, 'why', v_last.message);
   elsif v_last.outcome = 'snoozed' then
     reason := 'snoozed';
     sentence := format('Its handler put it off until %s%s.', onceward.told(p_job.run_at),

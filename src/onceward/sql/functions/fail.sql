@@ -139,7 +139,8 @@ begin
   update onceward.job_private as j
      set state      = p_state,
          worker_id  = null,
-         started_at = null,
+         -- A dead letter tells when its last attempt began.
+         started_at = case when p_state = 'dead_letter' then j.started_at end,
          run_at     = coalesce(p_run_at, j.run_at),
          ready_seq  = case when p_state = 'ready' then nextval('onceward.ready_seq') end,
          dead_at    = case when p_state = 'dead_letter' then onceward.now() end,

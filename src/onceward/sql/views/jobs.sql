@@ -15,4 +15,4 @@ select a.id, a.tenant, a.lane, a.task, a.state, a.priority, a.attempt, a.max_att
        coalesce(a.workflow_id, a.id), a.parent_id, a.node, a.after, a.after_policy, null::text,
        a.uses
   from onceward.archive_private as a;
-comment on view onceward.jobs is 'Every job, live and archived, in its present state.';
+comment on view onceward.jobs is 'Every job, live and archived, in its present state.  started_at is when the present attempt began, or the last one of a job that is done, resolved or a dead letter; null while it waits, or when it was cancelled while it waited.  last_error is that of the last attempt that failed, also when a later one did not.';

@@ -38,7 +38,7 @@ class Deciding(Sent):
         json_schema_extra={"examples": [{"decision": "sent", "note": "The customer has it."}]}
     )
     decision: Literal["sent", "send_again", "abandon"] = Field(
-        description="sent: it arrived; send_again: it did not; abandon: leave it."
+        description="sent: it arrived (of an uncertain one); send_again: it did not; abandon: leave it."
     )
     note: Note
 
@@ -80,7 +80,7 @@ async def decide_delivery(
     body: Deciding,
     idempotency_key: IdempotencyKey = None,
 ) -> Response:
-    """One that is uncertain or abandoned. The note and the name of the token are kept with it."""
+    """One that is uncertain, or abandoned and not decided yet. The note and the name of the token are kept with it."""
 
     async def act(db: Acting) -> Done:
         return Done({"id": id, "state": await db.run(calls.decide_delivery(id, body.decision, body.note))})

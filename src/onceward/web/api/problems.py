@@ -53,7 +53,6 @@ _WORDS: dict[int, tuple[str, str, str | None]] = {
 _HINTS = {
     "missing": "Give it a value.",
     "extra_forbidden": "Remove it, or correct its name.",
-    "json_invalid": "Send JSON in UTF-8.",
 }
 
 
@@ -186,7 +185,7 @@ async def known(request: Request, error: Exception) -> Response:
     """An error of the engine."""
     assert isinstance(error, errors.OncewardError)
     status = next((status for kind, status in _STATUS if isinstance(error, kind)), 500)
-    detail: str | None = " ".join(filter(None, (error.message, error.detail)))
+    detail: str | None = sentences(error.message, error.detail)
     if status >= 500:
         log.error("api_failed", request_id=request.state.request_id, error=error.message, detail=error.detail)
         # Where the database is, and as whom it is asked, is not for callers.
@@ -216,6 +215,13 @@ def _field_of(request: Request, error: errors.OncewardError) -> list[Field]:
     return [Field(named, places[named], error.message, error.hint or "Correct it.")] if named else []
 
 
+def sentences(message: str, detail: str | None) -> str:
+    """A message has no full stop: it gets one when facts follow."""
+    if not detail:
+        return message
+    return f"{message}{'' if message.endswith(('.', '!', '?', ':')) else '.'} {detail}"
+
+
 def _hyphened(name: str) -> str:
     return re.sub(r"(?<=[a-z])(?=[A-Z])", "-", name).lower()
 
@@ -228,6 +234,11 @@ async def refused(request: Request, error: Exception) -> Response:
 async def invalid(request: Request, error: Exception) -> Response:
     """A request that does not fit its schema.  What was sent is not repeated: it may be a secret."""
     assert isinstance(error, RequestValidationError)
+    broken = next((found for found in error.errors() if found["type"] == "json_invalid"), None)
+    if broken is not None:
+        return answer(
+            request, _not_json(str(error.body), int(broken["loc"][-1]), str(broken["ctx"]["error"]))
+        )
     fields = [
         Field(
             jsonsafe.printable(".".join(str(part) for part in found["loc"][1:]), 200) or str(found["loc"][0]),
@@ -248,6 +259,18 @@ async def invalid(request: Request, error: Exception) -> Response:
             hint="Nothing was written. Correct the fields and send it again.",
             errors=fields,
         ),
+    )
+
+
+def _not_json(text: str, at: int, why: str) -> Refused:
+    """Where it cannot be read on, as an editor counts: from one."""
+    line, column = text.count("\n", 0, at) + 1, at - text.rfind("\n", 0, at)
+    return Refused(
+        422,
+        "not-json",
+        "The body is not JSON.",
+        detail=f"Line {line}, column {column}: {why}.",
+        hint="Nothing was written. Send JSON in UTF-8.",
     )
 
 

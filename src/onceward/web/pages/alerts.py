@@ -12,7 +12,7 @@ from starlette.routing import Route
 from onceward import calls
 from onceward.calls import browsing
 from onceward.errors import InvalidArgument, UnknownAlert
-from onceward.model_monitors import ALERT_STATES, SEVERITIES, AlertFilter, AlertInfo, SilenceInfo
+from onceward.model_monitors import ALERT_STATES, SEVERITIES, AlertFilter, AlertInfo, SilenceInfo, told_words
 from onceward.web import layout, reading, tables, words
 from onceward.web.context import identity_of, web_of
 from onceward.web.database import Acting
@@ -61,6 +61,7 @@ async def alerts(request: Request) -> Response:
         chosen=query.many("state", ALERT_STATES), severity=wanted.severity, monitor=wanted.monitor or "", monitors=monitors,
         tenant=wanted.tenant or "", silenced=silenced, places=PLACES, shows_past="closed" in wanted.states,
         shows_open=bool(now_states) and wanted.before is None,
+        untold=sum(alert.has_channel is False and not alert.notified for alert in open_[:MOST_OPEN]),
     )  # fmt: skip
 
 
@@ -100,7 +101,7 @@ async def show(request: Request) -> Response:
     earlier = [other for other in before if other.key == alert.key][:10]
     return layout.render(
         request, "pages/alert.html", shown,
-        alert=alert, monitor=monitors[0] if monitors else None, earlier=earlier,
+        alert=alert, told=told_words(alert), monitor=monitors[0] if monitors else None, earlier=earlier,
     )  # fmt: skip
 
 

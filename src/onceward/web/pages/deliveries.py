@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from uuid import UUID
 
@@ -12,8 +13,8 @@ from starlette.routing import Route
 
 from onceward import calls
 from onceward.errors import InvalidArgument, UnknownJob
-from onceward.model import DELIVERY_KINDS, DELIVERY_STATES, DeliveryInfo, Json
-from onceward.web import layout, tables
+from onceward.model import DELIVERY_KINDS, DELIVERY_STATES, DELIVERY_WAITS, DeliveryInfo, JobInfo, Json
+from onceward.web import layout, mailview, tables
 from onceward.web.context import identity_of, web_of
 from onceward.web.forms import read_form
 from onceward.web.layout import Flash
@@ -21,11 +22,15 @@ from onceward.web.pages.job import job_id_of
 from onceward.web.query import PAGE, delivery_filter, query_of
 from onceward.web.security import SANDBOX
 
+# `alert:` and the id of a delivery that ended badly, or of an alert with event and channel.
+_ALERT_KEY = re.compile(r"alert:(?P<id>[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})(?P<event>:.+)?$")
 DECISIONS = {
     "sent": ("It arrived", "Settled as sent."),
     "send_again": ("Send it again", "Is sent once more."),
     "abandon": ("Give it up", "Settled as abandoned."),
 }
+# Of one that was given up, and that nobody has decided about.
+GIVEN_UP = {"send_again": DECISIONS["send_again"], "abandon": ("Leave it at that", "Its job is resolved.")}
 
 
 async def deliveries(request: Request) -> Response:
@@ -57,13 +62,35 @@ async def show(request: Request) -> Response:
         delivery = await db.run(calls.delivery(delivery_id))
         if delivery is None:
             raise UnknownJob("no such delivery, or none that you may see")
+        job = await db.run(calls.job(delivery_id))
         attempts = await db.run(calls.attempts(delivery_id))
+        why = (await db.run(calls.explain(delivery_id)))[0] if delivery.state == "pending" else None
         # Addresses and contents are for those who act.
         content = await db.run(calls.delivery_content(delivery_id)) if who.acts else None
     return layout.render(
         request, "pages/delivery.html", shown,
-        delivery=delivery, attempts=attempts, content=content, decisions=DECISIONS, facts=facts_of(delivery, content),
+        delivery=delivery, attempts=attempts, content=content, decisions=decisions_about(delivery, job),
+        facts=facts_of(delivery, content), about=about(delivery), why=why if why and why.reason in DELIVERY_WAITS else None,
     )  # fmt: skip
+
+
+def decisions_about(delivery: DeliveryInfo, job: JobInfo | None) -> dict[str, tuple[str, str]]:
+    """What a person can say about it now: the decision, its button, and what is said afterwards."""
+    if delivery.state == "uncertain":
+        return DECISIONS
+    return GIVEN_UP if delivery.state == "abandoned" and job and job.state == "dead_letter" else {}
+
+
+def about(delivery: DeliveryInfo) -> tuple[str, str] | None:
+    """What a message of the engine's own tells of, and its page: its key names it."""
+    found = _ALERT_KEY.match(delivery.key) if delivery.is_alert else None
+    if found is None:
+        return None
+    return (
+        ("an alert", f"/alerts/{found['id']}")
+        if found["event"]
+        else ("a delivery", f"/deliveries/{found['id']}")
+    )
 
 
 def facts_of(delivery: DeliveryInfo, content: Json) -> list[tuple[str, str]]:
@@ -71,11 +98,11 @@ def facts_of(delivery: DeliveryInfo, content: Json) -> list[tuple[str, str]]:
     if not isinstance(content, dict):
         return []
     names = {
-        "email": ("to", "from", "reply_to", "subject"), "slack": ("channel", "webhook"), "telegram": ("chat",),
-        "webhook": ("url",),
+        "email": ("to", "from", "reply_to", "subject"), "slack": ("to",), "telegram": ("chat_id",), "webhook": ("url",),
     }  # fmt: skip
     found = [
-        (name.replace("_", " ").capitalize(), content.get(name)) for name in names.get(delivery.kind, ())
+        (name.removesuffix("_id").replace("_", " ").capitalize(), content.get(name))
+        for name in names.get(delivery.kind, ())
     ]
     found += [
         ("Attachments", ", ".join(str(item.get("filename")) for item in content.get("attachments") or ()))
@@ -90,9 +117,11 @@ async def preview(request: Request) -> Response:
         raise HTTPException(403, "contents of deliveries are shown to operators")
     content = await web_of(request).database.run(who, calls.delivery_content(job_id_of(request)))
     html = content.get("html") if isinstance(content, dict) else None
-    if not isinstance(html, str):
+    if not isinstance(content, dict) or not isinstance(html, str):
         raise HTTPException(404)
-    return HTMLResponse(html, headers={"content-security-policy": SANDBOX})
+    return HTMLResponse(
+        mailview.with_pictures(html, content.get("attachments")), headers={"content-security-policy": SANDBOX}
+    )
 
 
 async def decide(request: Request) -> Response:

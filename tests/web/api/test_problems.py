@@ -1,0 +1,43 @@
+"""Problems that the API answers: what is said, and where it is wrong."""
+
+from __future__ import annotations
+
+import pytest
+
+from onceward.web.api.problems import sentences
+
+
+@pytest.mark.parametrize(
+    ("body", "detail"),
+    [
+        (b'{"task": "t", "payload" {}}', "Line 1, column 25: Expecting ':' delimiter."),
+        (b'{\n  "task": "t",\n  "key": oops\n}', "Line 3, column 10: Expecting value."),
+        (b"{", "Line 1, column 2: Expecting property name enclosed in double quotes."),
+    ],
+)
+def test_broken_json_is_told_with_line_and_column(db, everything, body, detail):
+    problem = everything.ask("POST", "/jobs", 422, content=body).json()
+
+    assert (problem["code"], problem["detail"], problem["errors"]) == ("not-json", detail, [])
+    assert problem["title"] == "The body is not JSON."
+    assert "oops" not in str(problem)
+    assert db.value("select count(*) from onceward.jobs") == 0
+
+
+def test_what_happened_and_the_facts_about_it_are_two_sentences(db, everything):
+    job = db.complete(db.running()) or db.value("select id from onceward.jobs")
+    problem = everything.ask("POST", f"/jobs/{job}/cancel", 409).json()
+
+    assert problem["detail"] == f'cannot cancel job {job}. Job {job} is in state "done".'
+
+
+@pytest.mark.parametrize(
+    ("message", "detail", "said"),
+    [
+        ("it is late", None, "it is late"),
+        ("it is late", "It is six.", "it is late. It is six."),
+        ("is it late?", "It is six.", "is it late? It is six."),
+    ],
+)
+def test_a_message_gets_a_full_stop_when_something_follows(message, detail, said):
+    assert sentences(message, detail) == said
