@@ -58,8 +58,9 @@ FAULTS = {
     ),
     "sessions": Fault(
         terminated,
-        {"sessions": 150, "at_once": 3, "workers": 3},
-        {"sessions": 18_000, "at_once": 3, "workers": 3},
+        # What other tests do meanwhile changes the rate, but does not take most of it; the long form runs alone.
+        {"sessions": 150, "at_once": 3, "workers": 3, "kept_percent": 30},
+        {"sessions": 18_000, "at_once": 3, "workers": 3, "kept_percent": 95},
     ),
     "cuts": Fault(
         cuts, {"cuts": 200, "jobs": 3_000, "workers": 2}, {"cuts": 10_000, "jobs": 150_000, "workers": 2}

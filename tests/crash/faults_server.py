@@ -13,8 +13,7 @@ from tests.crash.verdict import Verdict
 
 # Jobs are counted in windows of so many seconds, and the median of so many counts.
 WINDOW, WINDOWS = 0.5, 5
-# How much of the rate before has to come back, and when it must have.
-KEPT = 0.95
+# When the rate of before has to be back.
 REGAINED_WITHIN = 60.0
 TERMINATE = """
 select pg_terminate_backend(pid), application_name from pg_stat_activity
@@ -74,16 +73,16 @@ class Throughput:
             self.window()
         return self.median
 
-    def regained(self, before: float) -> bool:
-        """Wait until the last windows are as good as those before.  A crowded machine may take its time."""
+    def regained(self, rate: float) -> bool:
+        """Wait until the last windows are as good as that.  A crowded machine may take its time."""
         deadline = time.monotonic() + REGAINED_WITHIN
-        while self.settled() < KEPT * before:
+        while self.settled() < rate:
             if time.monotonic() > deadline:
                 return False
         return True
 
 
-def terminated(arena: Arena, *, sessions: int, at_once: int, workers: int) -> Verdict:
+def terminated(arena: Arena, *, sessions: int, at_once: int, workers: int, kept_percent: int) -> Verdict:
     """`pg_terminate_backend` on sessions chosen at random, of workers, their handlers and clients alike."""
     for _ in range(workers):
         arena.spawn(concurrency=20, lease=6.0, grace=5.0, poll=0.5)
@@ -100,7 +99,7 @@ def terminated(arena: Arena, *, sessions: int, at_once: int, workers: int) -> Ve
                     hit[name] = hit.get(name, 0) + 1
             arena.until_more(before, "work after sessions were terminated")
     ended = time.monotonic()
-    regained = throughput.regained(before_all)
+    regained = throughput.regained(before_all * kept_percent / 100)
     took = time.monotonic() - ended
     for producer in producers:
         producer.stop()
