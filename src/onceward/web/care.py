@@ -54,11 +54,11 @@ async def people_for(request: Request) -> list[str]:
     return sorted({who.name, *names} if who.method != "token" else set(names))[:MOST_PEOPLE]
 
 
-def assigning(form: Form, task: str, fingerprint: str | None) -> tuple[calls.Call[bool], str]:
-    """The call, and what to say about it.  The form says as `me` who has sent it; only the words depend on that."""
+def assigning(form: Form, task: str, fingerprint: str | None, *, me: str) -> tuple[calls.Call[bool], str]:
+    """The call, and what to say about it to whoever has sent the form."""
     to = form.text("to") or None
     if to is None:
         said = "Nobody looks after it any more"
     else:
-        said = "You look after it" if to in {form.text("me"), "you"} else f"{to} looks after it"
+        said = "You look after it" if to == me else f"{to} looks after it"
     return calls.assign_dead_letters(task, fingerprint, to), said

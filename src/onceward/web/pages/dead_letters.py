@@ -193,7 +193,7 @@ def _kind(request: Request) -> Kind:
 
 async def assign(request: Request) -> Response:
     form, (task, fingerprint) = await read_form(request), _kind(request)
-    call, said = assigning(form, task, fingerprint)
+    call, said = assigning(form, task, fingerprint, me=identity_of(request).name)
     await web_of(request).database.run(identity_of(request), call, writes=True)
     return layout.back(request, kind_address(task, fingerprint), Flash(said))
 

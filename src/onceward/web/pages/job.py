@@ -158,7 +158,7 @@ async def _dead(request: Request) -> JobInfo:
 async def assign(request: Request) -> Response:
     """Who looks after it and all that fail alike."""
     form, job = await read_form(request), await _dead(request)
-    call, said = assigning(form, job.task, fingerprint_of(job))
+    call, said = assigning(form, job.task, fingerprint_of(job), me=identity_of(request).name)
     await web_of(request).database.run(identity_of(request), call, writes=True)
     return layout.back(request, f"/jobs/{job.id}", Flash(said))
 
