@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 
+import pytest
+
 from onceward.audit.verifier import problem as proof_problem
 from tests.support.watch import Watch
 
@@ -210,3 +212,26 @@ def test_the_audit_log_is_searched_and_an_entry_is_proved(db, everything, progra
     assert proof_problem(forged, proved["checkpoint"], None) is not None
     everything.get("/audit/999999/proof", 404)
     program("read", tenant="acme").get(f"/audit/{entry['seq']}/proof", 403)
+
+
+@pytest.mark.parametrize("method", ["PUT", "DELETE", "GET", "PATCH"])
+@pytest.mark.parametrize(
+    "path",
+    [*(f"/limits/open/ai/{verb}" for verb in ("pause", "resume", "acquire")), *(f"/schedules/nightly/{verb}" for verb in ("pause", "resume", "run"))],
+)  # fmt: skip
+def test_the_address_of_a_verb_takes_nothing_else(everything, db, method, path):
+    answer = everything.ask(method, path, 405, json={"slots": 1, "task": "t", "spec": "1 hour"})
+
+    assert answer.headers["allow"] == "POST"
+    assert db.run("select name from onceward.limits where name like 'open/%%'") == []
+    assert db.run("select name from onceward.schedules") == []
+
+
+def test_names_have_slashes_and_may_be_verbs(everything, db):
+    for name in ("open/ai", "pause", "pause/ai", "x/run"):
+        assert everything.put(f"/limits/{name}", {"slots": 1})["changed"]
+        everything.post(f"/limits/{name}/pause", {"seconds": 5})
+    for name in ("night/ly", "run", "x/acquire"):
+        everything.put(f"/schedules/{name}", {"task": "t", "spec": "1 hour"})
+
+    assert db.value("select count(*) from onceward.schedules") == 3

@@ -107,17 +107,31 @@ async def _openapi(request: Request) -> JSONResponse:
 def _methods_of(request: Request) -> list[str]:
     """What the address takes; the routes of one address are several."""
     path = request.scope["path"].removeprefix(request.scope.get("root_path", ""))
-    # Names may have slashes, ids may not.
+    found = {
+        template: operations
+        for template, operations in description(request.app)["paths"].items()
+        if re.fullmatch(re.sub(r"\{\w+\}", _in_path, template), path)
+    }
+    # A name with slashes could be read as one that ends in a verb; the address with the verb is meant.
+    most = max((_said(template) for template in found), default=0)
     return sorted(
         {
             method.upper()
-            for template, operations in description(request.app)["paths"].items()
-            if re.fullmatch(
-                re.sub(r"\{\w+\}", lambda found: ".+" if found[0] == "{name}" else "[^/]+", template), path
-            )
+            for template, operations in found.items()
+            if _said(template) == most
             for method in operations
         }
     )
+
+
+def _in_path(found: re.Match[str]) -> str:
+    """Names may have slashes, ids may not."""
+    return ".+" if found[0] == "{name}" else "[^/]+"
+
+
+def _said(template: str) -> int:
+    """How much of an address is not for the caller to choose."""
+    return len(re.sub(r"\{\w+\}", "", template))
 
 
 def description(app: FastAPI) -> dict[str, Any]:

@@ -8,6 +8,7 @@ from uuid import UUID
 
 from fastapi import APIRouter, Body, Path
 from pydantic import BaseModel, ConfigDict, Field, model_validator
+from starlette.convertors import register_url_convertor
 from starlette.requests import Request
 from starlette.responses import Response
 
@@ -19,6 +20,7 @@ from onceward.web.api.fields import (
     Duration,
     Flag,
     Name,
+    NameInAddress,
     NameInPath,
     Reason,
     Seconds,
@@ -30,6 +32,12 @@ from onceward.web.api.once import REPLAYED, Done, IdempotencyKey, perform
 from onceward.web.context import web_of
 from onceward.web.database import Acting
 
+
+class LimitInAddress(NameInAddress):
+    regex = r"(?!.*/(?:pause|resume|acquire)$).*"
+
+
+register_url_convertor("limit", LimitInAddress())
 router = APIRouter()
 LimitRow = answer_of(model.LimitInfo, "Limit", "A limit and what is left of it, for one key.")
 Key = Annotated[
@@ -143,9 +151,12 @@ async def list_limits(request: Request, caller: Reader, name: Name | None = None
     return {"limits": await web_of(request).database.run(caller.reading, calls.limits(name))}
 
 
-@router.put("/limits/{name:path}", summary="Set a limit", response_model=Changed)
+@router.put("/limits/{name:limit}", summary="Set a limit", response_model=Changed)
 async def put_limit(request: Request, caller: Operator, name: NameInPath, body: NewLimit) -> Any:
-    """Code that declares the same name leaves it alone from then on. For tokens without a tenant."""
+    """Code that declares the same name leaves it alone from then on. For tokens without a tenant.
+
+    A name may have slashes, but not end in /pause, /resume or /acquire, which are addresses of their own.
+    """
     caller.check_shared("Limits")
     given = body.model_dump()
     for duration in ("per", "tokens_per", "allowance"):
@@ -154,7 +165,7 @@ async def put_limit(request: Request, caller: Operator, name: NameInPath, body: 
     return {"changed": await web_of(request).database.run(caller.operating, call, writes=True)}
 
 
-@router.delete("/limits/{name:path}", status_code=204, summary="Drop a limit", response_model=None)
+@router.delete("/limits/{name:limit}", status_code=204, summary="Drop a limit", response_model=None)
 async def drop_limit(request: Request, caller: Operator, name: NameInPath) -> Response:
     """For tokens without a tenant."""
     caller.check_shared("Limits")

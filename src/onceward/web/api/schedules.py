@@ -8,6 +8,7 @@ from uuid import UUID
 
 from fastapi import APIRouter, Body, Query
 from pydantic import BaseModel, ConfigDict, Field
+from starlette.convertors import register_url_convertor
 from starlette.requests import Request
 from starlette.responses import Response
 
@@ -19,6 +20,7 @@ from onceward.web.api.fields import (
     Duration,
     LaneName,
     Name,
+    NameInAddress,
     NameInPath,
     Payload,
     Reason,
@@ -32,6 +34,12 @@ from onceward.web.api.once import REPLAYED, Done, IdempotencyKey, perform
 from onceward.web.context import web_of
 from onceward.web.database import Acting
 
+
+class ScheduleInAddress(NameInAddress):
+    regex = r"(?!.*/(?:pause|resume|run)$).*"
+
+
+register_url_convertor("schedule", ScheduleInAddress())
 router = APIRouter()
 Schedule = answer_of(ScheduleInfo, "Schedule", "A schedule.")
 Tick = answer_of(
@@ -150,9 +158,12 @@ async def next_ticks(
     return {"ticks": await web_of(request).database.run(caller.reading, call)}
 
 
-@router.put("/schedules/{name:path}", summary="Add or change a schedule", response_model=Scheduled)
+@router.put("/schedules/{name:schedule}", summary="Add or change a schedule", response_model=Scheduled)
 async def put_schedule(request: Request, caller: Operator, name: NameInPath, body: NewSchedule) -> Any:
-    """It is a person's from then on: code that declares the same name leaves it alone."""
+    """It is a person's from then on: code that declares the same name leaves it alone.
+
+    A name may have slashes, but not end in /pause, /resume or /run, which are addresses of their own.
+    """
     given = body.model_dump(exclude={"payload", "tenant"})
     for duration in ("timeout", "expires_in", "grace", "jitter"):
         given[duration] = None if given[duration] is None else timedelta(seconds=given[duration])
@@ -162,7 +173,7 @@ async def put_schedule(request: Request, caller: Operator, name: NameInPath, bod
     return await web_of(request).database.run(caller.operating, call, writes=True)
 
 
-@router.delete("/schedules/{name:path}", status_code=204, summary="Drop a schedule", response_model=None)
+@router.delete("/schedules/{name:schedule}", status_code=204, summary="Drop a schedule", response_model=None)
 async def drop_schedule(
     request: Request, caller: Operator, name: NameInPath, tenant: Tenant | None = None
 ) -> Response:
