@@ -217,8 +217,13 @@ def test_the_audit_log_is_searched_and_an_entry_is_proved(db, everything, progra
 @pytest.mark.parametrize("method", ["PUT", "DELETE", "GET", "PATCH"])
 @pytest.mark.parametrize(
     "path",
-    [*(f"/limits/open/ai/{verb}" for verb in ("pause", "resume", "acquire")), *(f"/schedules/nightly/{verb}" for verb in ("pause", "resume", "run"))],
-)  # fmt: skip
+    [
+        *(f"/limits/open/ai/{verb}" for verb in ("pause", "resume", "acquire")),
+        *(f"/schedules/nightly/{verb}" for verb in ("pause", "resume", "run")),
+        "/jobs/many",
+        "/dead-letters/requeue",
+    ],
+)
 def test_the_address_of_a_verb_takes_nothing_else(everything, db, method, path):
     answer = everything.ask(method, path, 405, json={"slots": 1, "task": "t", "spec": "1 hour"})
 

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import re
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from fastapi import APIRouter, FastAPI
 from fastapi.exceptions import RequestValidationError
 from fastapi.openapi.utils import get_openapi
 from fastapi.responses import JSONResponse
+from fastapi.routing import APIRoute
 from psycopg import DataError
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
@@ -94,6 +96,7 @@ def described() -> FastAPI:
     for name, (_, *routers) in _ROUTERS.items():
         for router in routers:
             app.include_router(router, tags=[name], responses=problems.RESPONSES)
+    app.state.addresses = _addresses()
     app.state.methods_of = _methods_of
     app.add_route("/openapi.json", _openapi, include_in_schema=False)
     return app
@@ -104,34 +107,47 @@ async def _openapi(request: Request) -> JSONResponse:
     return JSONResponse(await asyncio.to_thread(description, request.app))
 
 
+@dataclass(frozen=True, slots=True)
+class _Address:
+    """A path with names and ids in it, and what it takes."""
+
+    pattern: re.Pattern[str]
+    # How much of it is not for the caller to choose.
+    said: int
+    methods: frozenset[str]
+
+
+def _addresses() -> list[_Address]:
+    # Names may have slashes, ids may not.
+    return [
+        _Address(
+            re.compile(
+                re.sub(
+                    r"\{\w+\}",
+                    lambda found: ".+" if found[0] == "{name}" else "[^/]+",
+                    route.path_format,
+                ),
+                re.DOTALL,
+            ),
+            len(re.sub(r"\{\w+\}", "", route.path_format)),
+            frozenset(route.methods or ()),
+        )
+        for _, *routers in _ROUTERS.values()
+        for router in routers
+        for route in router.routes
+        if isinstance(route, APIRoute)
+    ]
+
+
 def _methods_of(request: Request) -> list[str]:
-    """What the address takes; the routes of one address are several."""
+    """What the address takes; the routes of one address are several.
+
+    /limits/x/pause could be a limit with a slash in its name, and /jobs/many a job: the address that says more is meant.
+    """
     path = request.scope["path"].removeprefix(request.scope.get("root_path", ""))
-    found = {
-        template: operations
-        for template, operations in description(request.app)["paths"].items()
-        if re.fullmatch(re.sub(r"\{\w+\}", _in_path, template), path)
-    }
-    # A name with slashes could be read as one that ends in a verb; the address with the verb is meant.
-    most = max((_said(template) for template in found), default=0)
-    return sorted(
-        {
-            method.upper()
-            for template, operations in found.items()
-            if _said(template) == most
-            for method in operations
-        }
-    )
-
-
-def _in_path(found: re.Match[str]) -> str:
-    """Names may have slashes, ids may not."""
-    return ".+" if found[0] == "{name}" else "[^/]+"
-
-
-def _said(template: str) -> int:
-    """How much of an address is not for the caller to choose."""
-    return len(re.sub(r"\{\w+\}", "", template))
+    found = [each for each in request.app.state.addresses if each.pattern.fullmatch(path)]
+    most = max((each.said for each in found), default=0)
+    return sorted({method for each in found if each.said == most for method in each.methods})
 
 
 def description(app: FastAPI) -> dict[str, Any]:

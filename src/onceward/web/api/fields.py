@@ -18,7 +18,6 @@ from pydantic import (
     PlainSerializer,
     create_model,
 )
-from starlette.convertors import Convertor
 
 from onceward.model import STATES
 
@@ -115,13 +114,3 @@ def _shown(hint: Any) -> Any:
     if hint is timedelta:
         return Seconds
     return Seconds | None if hint == timedelta | None else hint
-
-
-class NameInAddress(Convertor[str]):
-    """A name that may have slashes, unless it would end in a verb: that is an address of its own."""
-
-    def convert(self, value: str) -> str:
-        return value
-
-    def to_string(self, value: str) -> str:
-        return value

@@ -13,6 +13,7 @@ import secrets as random
 import time
 
 from starlette.datastructures import Headers, MutableHeaders
+from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -120,6 +121,10 @@ class Guard:
         _wait(self._rates.take(digest), "The token asks too often.")
         name, scopes, tenant = found
         request.state.caller = Caller(name, frozenset(scopes), tenant)
+        methods = request.app.state.methods_of(request)
+        if methods and request.method not in methods:
+            # Before the routes look at it: one of another address may take what looks like a name or an id.
+            return await problems.http(request, HTTPException(405))
         return None
 
     async def _body(self, request: Request) -> bytes:

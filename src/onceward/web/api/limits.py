@@ -8,7 +8,6 @@ from uuid import UUID
 
 from fastapi import APIRouter, Body, Path
 from pydantic import BaseModel, ConfigDict, Field, model_validator
-from starlette.convertors import register_url_convertor
 from starlette.requests import Request
 from starlette.responses import Response
 
@@ -20,7 +19,6 @@ from onceward.web.api.fields import (
     Duration,
     Flag,
     Name,
-    NameInAddress,
     NameInPath,
     Reason,
     Seconds,
@@ -32,12 +30,6 @@ from onceward.web.api.once import REPLAYED, Done, IdempotencyKey, perform
 from onceward.web.context import web_of
 from onceward.web.database import Acting
 
-
-class LimitInAddress(NameInAddress):
-    regex = r"(?!.*/(?:pause|resume|acquire)$).*"
-
-
-register_url_convertor("limit", LimitInAddress())
 router = APIRouter()
 LimitRow = answer_of(model.LimitInfo, "Limit", "A limit and what is left of it, for one key.")
 Key = Annotated[
@@ -151,7 +143,7 @@ async def list_limits(request: Request, caller: Reader, name: Name | None = None
     return {"limits": await web_of(request).database.run(caller.reading, calls.limits(name))}
 
 
-@router.put("/limits/{name:limit}", summary="Set a limit", response_model=Changed)
+@router.put("/limits/{name:path}", summary="Set a limit", response_model=Changed)
 async def put_limit(request: Request, caller: Operator, name: NameInPath, body: NewLimit) -> Any:
     """Code that declares the same name leaves it alone from then on. For tokens without a tenant.
 
@@ -165,7 +157,7 @@ async def put_limit(request: Request, caller: Operator, name: NameInPath, body: 
     return {"changed": await web_of(request).database.run(caller.operating, call, writes=True)}
 
 
-@router.delete("/limits/{name:limit}", status_code=204, summary="Drop a limit", response_model=None)
+@router.delete("/limits/{name:path}", status_code=204, summary="Drop a limit", response_model=None)
 async def drop_limit(request: Request, caller: Operator, name: NameInPath) -> Response:
     """For tokens without a tenant."""
     caller.check_shared("Limits")

@@ -8,7 +8,6 @@ from uuid import UUID
 
 from fastapi import APIRouter, Body, Query
 from pydantic import BaseModel, ConfigDict, Field
-from starlette.convertors import register_url_convertor
 from starlette.requests import Request
 from starlette.responses import Response
 
@@ -20,7 +19,6 @@ from onceward.web.api.fields import (
     Duration,
     LaneName,
     Name,
-    NameInAddress,
     NameInPath,
     Payload,
     Reason,
@@ -34,12 +32,6 @@ from onceward.web.api.once import REPLAYED, Done, IdempotencyKey, perform
 from onceward.web.context import web_of
 from onceward.web.database import Acting
 
-
-class ScheduleInAddress(NameInAddress):
-    regex = r"(?!.*/(?:pause|resume|run)$).*"
-
-
-register_url_convertor("schedule", ScheduleInAddress())
 router = APIRouter()
 Schedule = answer_of(ScheduleInfo, "Schedule", "A schedule.")
 Tick = answer_of(
@@ -158,7 +150,7 @@ async def next_ticks(
     return {"ticks": await web_of(request).database.run(caller.reading, call)}
 
 
-@router.put("/schedules/{name:schedule}", summary="Add or change a schedule", response_model=Scheduled)
+@router.put("/schedules/{name:path}", summary="Add or change a schedule", response_model=Scheduled)
 async def put_schedule(request: Request, caller: Operator, name: NameInPath, body: NewSchedule) -> Any:
     """It is a person's from then on: code that declares the same name leaves it alone.
 
@@ -173,7 +165,7 @@ async def put_schedule(request: Request, caller: Operator, name: NameInPath, bod
     return await web_of(request).database.run(caller.operating, call, writes=True)
 
 
-@router.delete("/schedules/{name:schedule}", status_code=204, summary="Drop a schedule", response_model=None)
+@router.delete("/schedules/{name:path}", status_code=204, summary="Drop a schedule", response_model=None)
 async def drop_schedule(
     request: Request, caller: Operator, name: NameInPath, tenant: Tenant | None = None
 ) -> Response:
