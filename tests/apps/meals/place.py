@@ -16,7 +16,6 @@ from email.parser import BytesParser
 from typing import Any, Self
 from uuid import UUID
 
-import zxingcpp
 from PIL import Image
 
 from onceward.deliveries import Provider, Smtp, Telegram
@@ -25,6 +24,7 @@ from onceward_apps.meals.jobs import register
 from onceward_apps.meals.routes import Answer, Request, Routes
 from onceward_apps.meals.settings import Settings
 from onceward_apps.meals.system import Meals
+from tests.support.scanning import qr_codes
 
 STRIPE, TELEGRAM, CRON, KIOSK = (
     "stripe-test-secret",
@@ -203,7 +203,7 @@ def picture_of(mail) -> bytes:
 
 def scan(png: bytes) -> str:
     """What a scanner reads."""
-    (code,) = zxingcpp.read_barcodes(Image.open(io.BytesIO(png)).convert("L"))
+    (code,) = qr_codes(Image.open(io.BytesIO(png)).convert("L"))
     return code.text
 
 

@@ -13,11 +13,11 @@ import pikepdf
 import pypdfium2
 import pytest
 import typst
-import zxingcpp
 from PIL import Image, ImageFilter
 
 from onceward_apps.proof import drawing, sample
 from onceward_apps.proof.domain import Batch, Brand, Formulation, Product
+from tests.support.scanning import qr_codes
 
 MM = 72 / 25.4
 URL = "https://proof.protocolraw.co.uk/batch/PR-W8YM7CX3"
@@ -46,7 +46,7 @@ def picture(pdf: bytes, *, page=0, dpi=300) -> Image.Image:
 
 
 def by_zxing(image):
-    return [code.text for code in zxingcpp.read_barcodes(image)]
+    return [code.text for code in qr_codes(image)]
 
 
 def by_opencv(image):
@@ -93,7 +93,7 @@ def test_the_label_is_one_page_of_exactly_100_by_150_millimetres():
 
 
 def dark_box(image: Image.Image, dpi: int) -> tuple[float, ...]:
-    (code,) = zxingcpp.read_barcodes(image)
+    (code,) = qr_codes(image)
     corners = [code.position.top_left, code.position.top_right, code.position.bottom_left]
     across = corners[1].x - corners[0].x
     down = corners[2].y - corners[0].y

@@ -11,7 +11,6 @@ from urllib.parse import parse_qs, urlsplit
 
 import pypdfium2
 import pytest
-import zxingcpp
 from PIL import Image
 
 from onceward.deliveries import Smtp
@@ -20,6 +19,7 @@ from onceward_apps.proof.drawing import label_pdf
 from onceward_apps.proof.routes import Routes
 from tests.apps.proof.stage import DAY
 from tests.apps.proof.test_work import FLAGS, flags
+from tests.support.scanning import qr_codes
 
 pytestmark = pytest.mark.slow
 
@@ -70,7 +70,7 @@ def test_a_batch_gets_its_qr_code_its_label_and_its_email(proof):
     qr = Image.open(io.BytesIO(asyncio.run(proof.storage.get(f"qr-codes/{code}.png")))).convert("L")
     label = pypdfium2.PdfDocument(asyncio.run(proof.storage.get(f"batch-labels/{code}.pdf")))[0]
     for image in (qr, label.render(scale=300 / 72).to_pil()):
-        assert [found.text for found in zxingcpp.read_barcodes(image)] == [batch["proof_url"]]
+        assert [found.text for found in qr_codes(image)] == [batch["proof_url"]]
     messages = [row[0] for row in proof.all("select message from raw_ops.ops_events order by created_at")]
     assert messages[-3:] == [
         f"QR assets set for batch {code}",
