@@ -5,6 +5,7 @@ from importlib.metadata import entry_points
 import pytest
 from hypothesis import HealthCheck, settings
 
+from tests.support import dice
 from tests.support.engine import Engine
 
 # The plugin registers itself through its entry point; an installation made before that was declared has none.
@@ -12,7 +13,13 @@ if not entry_points(group="pytest11", name="onceward"):
     pytest_plugins = ["onceward.testing.plugin"]
 
 # The database decides how long an example takes, and a shared machine decides how long the database takes.
-settings.register_profile("onceward", deadline=None, suppress_health_check=list(HealthCheck), print_blob=True)
+settings.register_profile(
+    "onceward",
+    deadline=None,
+    suppress_health_check=list(HealthCheck),
+    print_blob=True,
+    derandomize=dice.REPEATED,
+)
 settings.load_profile("onceward")
 
 

@@ -1,11 +1,11 @@
 from __future__ import annotations
 
 import os
-import random
 
 import pytest
 
 from tests.crash.server import Server
+from tests.support import dice
 
 
 @pytest.fixture(scope="session")
@@ -17,10 +17,9 @@ def crash_server():
 
 @pytest.fixture
 def seed():
-    """Drawn anew for each run, printed with the verdict; ONCEWARD_CRASH_SEED repeats one."""
+    """Printed with the verdict; ONCEWARD_CRASH_SEED repeats one."""
     given = os.environ.get("ONCEWARD_CRASH_SEED")
-    # Not the module's own generator: the plugin for random order seeds that one.
-    return int(given) if given else random.SystemRandom().randrange(2**32)
+    return int(given) if given else dice.seed()
 
 
 @pytest.fixture

@@ -19,6 +19,7 @@ import pytest
 from onceward import Onceward
 from onceward.deliveries import Deliveries, Resend
 from onceward.worker import Worker
+from tests.support import dice
 
 pytestmark = [pytest.mark.crash, pytest.mark.slow]
 # Long enough that what is slow on a crowded machine does not hang.
@@ -94,7 +95,7 @@ def verdict(load: Load, arrived: Counter[str], **more) -> dict[str, object]:
 
 @pytest.fixture
 def seed():
-    return random.SystemRandom().randrange(2**32)
+    return dice.seed()
 
 
 def test_mails_by_smtp(onceward_kit, smtp, mail_sink, seed):

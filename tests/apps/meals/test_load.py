@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import random
-
 import pytest
 
 from tests.apps.meals import load
+from tests.support import dice
 
 pytestmark = pytest.mark.slow
 
@@ -18,7 +17,7 @@ def test_8_3_1_concurrent_crons_over_many_customers(place):
 
 
 def test_8_3_2_failed_emails_are_delivered_and_none_twice(place):
-    verdict = load.retry_all(place, emails=40, failing=0.1, seed=random.SystemRandom().randrange(2**32))
+    verdict = load.retry_all(place, emails=40, failing=0.1, seed=dice.seed())
 
     assert verdict["queued"] == 40
     assert verdict["arrived_twice"] == 0

@@ -13,6 +13,7 @@ from onceward_apps.meals.domain import QrToken
 from tests.apps.meals.conftest import MONDAY
 from tests.apps.meals.load import redeem_all
 from tests.apps.meals.place import KIOSK, Place, at_once
+from tests.support import dice
 
 pytestmark = [pytest.mark.slow, pytest.mark.race]
 
@@ -59,7 +60,7 @@ def test_of_fifty_scans_one_redeems_and_the_others_are_told_when_and_where(wide)
 
 def test_a_hundred_scanners_and_a_hundred_tokens(wide):
     """The full form, with a thousand tokens, is `python -m tests.apps.meals.load`."""
-    verdict = redeem_all(wide, tokens=100, scanners=100, seed=random.SystemRandom().randrange(2**32))
+    verdict = redeem_all(wide, tokens=100, scanners=100, seed=dice.seed())
 
     assert verdict["redeemed"] == verdict["tokens"] == 100
     assert (verdict["twice"], verdict["lies"]) == (0, 0)
