@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from onceward.app import Onceward
-    from onceward.client import AsyncClient, Client
+    from onceward.async_client import AsyncClient
+    from onceward.client import Client
     from onceward.errors import LeaseLost, OncewardError, PermanentFailure
     from onceward.model import JobRef, Retry
     from onceward.outcomes import Cancel, Snooze
@@ -31,7 +32,7 @@ __all__ = [
 ]
 
 _HOME = {
-    "AsyncClient": "onceward.client",
+    "AsyncClient": "onceward.async_client",
     "Cancel": "onceward.outcomes",
     "Client": "onceward.client",
     "Job": "onceward.worker.job",

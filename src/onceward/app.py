@@ -7,15 +7,16 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any, ParamSpec, TypedDict, TypeVar, Unpack, overload
 
 from onceward.errors import InvalidArgument
-from onceward.model import Options, Retry
+from onceward.model import Options, Retry, with_options
 from onceward.model_limits import Limit, LimitOver, Use
 from onceward.monitors import Check, Monitor, MonitorOptions
 from onceward.monitors import declare as declare_monitor
-from onceward.registry import Executor, Registry, Task, build_task, with_options
+from onceward.registry import Executor, Registry, Task, build_task
 from onceward.schedules import DEFAULT_NAME, Schedule, ScheduleOptions, Spec, declare
 
 if TYPE_CHECKING:
-    from onceward.client import AsyncClient, Client
+    from onceward.async_client import AsyncClient
+    from onceward.client import Client
     from onceward.deliveries import Deliveries
     from onceward.tracing import Tracing
 
@@ -202,6 +203,6 @@ class Onceward:
 
     def async_client(self, dsn: str | None = None, *, tenant: str | None = None) -> AsyncClient:
         """Like `client`, for asyncio code."""
-        from onceward.client import AsyncClient
+        from onceward.async_client import AsyncClient
 
         return AsyncClient(dsn or self.dsn, app=self, tenant=tenant)

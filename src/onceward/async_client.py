@@ -10,12 +10,9 @@ from functools import cached_property
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeVar, Unpack
 
-from psycopg_pool import AsyncConnectionPool, PoolTimeout
-
 from onceward import calls, contrib, jsonsafe, recording
 from onceward.calls import Call
-from onceward.connecting import none_free, probe_async
-from onceward.errors import connection_lost, is_connection_trouble, is_pooler_trouble
+from onceward.errors import connection_lost, is_connection_trouble, is_pool_timeout, is_pooler_trouble
 from onceward.handling import current_job
 from onceward.model import (
     AttemptInfo,
@@ -33,7 +30,6 @@ from onceward.model import (
     WorkflowRef,
 )
 from onceward.model_audit import AuditEntry, AuditFilter
-from onceward.pools import AsyncConnection, async_pool
 from onceward.recording import AuditEvent
 from onceward.requests import (
     CONNECT_TIMEOUT,
@@ -54,8 +50,11 @@ from onceward.requests import (
 if TYPE_CHECKING:
     from uuid import UUID
 
+    from psycopg_pool import AsyncConnectionPool
+
     from onceward.app import Onceward
     from onceward.deliveries import AsyncDeliveryClient
+    from onceward.pools import AsyncConnection
     from onceward.workflow import Workflow
 
 T = TypeVar("T")
@@ -109,7 +108,9 @@ class AsyncClient(Requests):
                     self._prepare_after = None
                     await self.close()
                     tries += 1
-                elif isinstance(error, PoolTimeout):
+                elif is_pool_timeout(error):
+                    from onceward.connecting import none_free, probe_async
+
                     # The pool does not say why; connecting once more does.
                     await probe_async(self._resolve(), self._connection_options())
                     raise none_free(CONNECT_TIMEOUT, self._pool_size) from error
@@ -281,11 +282,16 @@ class AsyncClient(Requests):
             self._learn_of_lanes(created, in_callers_transaction=connection is not None)
 
     async def _connections(self) -> AsyncConnectionPool[AsyncConnection]:
-        if self._pool is None:
-            dsn, options = self._resolve(), self._connection_options()
-            if not self._reached:
-                await probe_async(dsn, options)
-                self._reached = True
+        if self._pool is not None:
+            return self._pool
+        # The driver is loaded here, as in Client.
+        from onceward.connecting import probe_async
+        from onceward.pools import async_pool
+
+        dsn, options = self._resolve(), self._connection_options()
+        if not self._reached:
+            await probe_async(dsn, options)
+            self._reached = True
         # Another task may have been faster.
         if self._pool is None:
             self._pool = async_pool(dsn, options, size=self._pool_size)

@@ -10,7 +10,8 @@ from onceward.calls import Call
 from onceward.model_limits import BoundInfo, BoundOver, ShareInfo
 
 if TYPE_CHECKING:
-    from onceward.client import AsyncClient, Client
+    from onceward.async_client import AsyncClient
+    from onceward.client import Client
 
 __all__ = ["AsyncBounds", "BoundInfo", "BoundOptions", "Bounds", "ShareInfo"]
 

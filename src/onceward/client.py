@@ -14,13 +14,9 @@ from functools import cached_property
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeVar, Unpack
 
-from psycopg_pool import ConnectionPool, PoolTimeout
-
 from onceward import calls, contrib, jsonsafe, recording
-from onceward.async_client import AsyncClient
 from onceward.calls import Call
-from onceward.connecting import none_free, probe
-from onceward.errors import connection_lost, is_connection_trouble, is_pooler_trouble
+from onceward.errors import connection_lost, is_connection_trouble, is_pool_timeout, is_pooler_trouble
 from onceward.handling import current_job
 from onceward.model import (
     AttemptInfo,
@@ -38,7 +34,6 @@ from onceward.model import (
     WorkflowRef,
 )
 from onceward.model_audit import AuditEntry, AuditFilter
-from onceward.pools import SyncConnection, open_pool
 from onceward.recording import AuditEvent
 from onceward.requests import (
     CONNECT_TIMEOUT,
@@ -59,11 +54,12 @@ from onceward.requests import (
 if TYPE_CHECKING:
     from uuid import UUID
 
+    from psycopg_pool import ConnectionPool
+
     from onceward.app import Onceward
     from onceward.deliveries import DeliveryClient
+    from onceward.pools import SyncConnection
     from onceward.workflow import Workflow
-
-__all__ = ["AsyncClient", "Client"]
 
 T = TypeVar("T")
 A_MINUTE = timedelta(minutes=1)
@@ -117,7 +113,9 @@ class Client(Requests):
                     self._prepare_after = None
                     self.close()
                     tries += 1
-                elif isinstance(error, PoolTimeout):
+                elif is_pool_timeout(error):
+                    from onceward.connecting import none_free, probe
+
                     # The pool does not say why; connecting once more does.
                     probe(self._resolve(), self._connection_options())
                     raise none_free(CONNECT_TIMEOUT, self._pool_size) from error
@@ -295,6 +293,10 @@ class Client(Requests):
         return self._pool
 
     def _open(self) -> ConnectionPool[SyncConnection]:
+        # The driver takes longer to load than all of ours, and a caller who brings a connection may have another one.
+        from onceward.connecting import probe
+        from onceward.pools import open_pool
+
         dsn, options = self._resolve(), self._connection_options()
         if not self._reached:
             probe(dsn, options)

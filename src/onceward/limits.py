@@ -23,7 +23,8 @@ from onceward.errors import InvalidArgument, NoRoom, RateLimited, shown
 from onceward.model_limits import Acquired, Amount, Key, Limit, LimitInfo, Use
 
 if TYPE_CHECKING:
-    from onceward.client import AsyncClient, Client
+    from onceward.async_client import AsyncClient
+    from onceward.client import Client
 
 __all__ = [
     "AsyncLimits", "Hold", "Limit", "LimitInfo", "Limits", "NoRoom", "RateLimited", "Use", "exhausted", "retry_after", "use",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Any, Literal, NamedTuple, TypeAlias
 from uuid import UUID
@@ -116,6 +116,11 @@ class Options:
     after: Sequence[UUID] | None = None
     after_policy: str = "fail"
     workflow_id: UUID | None = None
+
+
+def with_options(base: Options, **given: Any) -> Options:
+    """The options with those that were given; None means not given."""
+    return replace(base, **{name: value for name, value in given.items() if value is not None})
 
 
 @dataclass(frozen=True, slots=True)

@@ -159,6 +159,16 @@ class ShareInfo:
     share: int
 
 
+def check_limits(limits: Sequence[Use]) -> tuple[Use, ...]:
+    wrong = next((item for item in limits if not isinstance(item, Use)), None)
+    if wrong is not None:
+        raise InvalidArgument(
+            f"limits must be a list of use(...), got {shown(wrong)!r}",
+            hint='from onceward.limits import use; limits=[use("openai")]',
+        )
+    return tuple(limits)
+
+
 def uses_json(uses: Sequence[Use], payload: object) -> list[dict[str, Json]]:
     return [use.of(payload) for use in uses]
 

@@ -6,7 +6,7 @@ import difflib
 import inspect
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from hashlib import sha256
 from types import CodeType, GenericAlias
 from typing import Any, Generic, Literal, ParamSpec, TypeVar, cast, get_type_hints
@@ -17,7 +17,7 @@ from pydantic_core import PydanticSerializationError, SchemaSerializer
 from onceward import jsonsafe
 from onceward.errors import InvalidArgument, InvalidPayload, UnknownTask, shown
 from onceward.model import Json, Options
-from onceward.model_limits import Use, uses_json
+from onceward.model_limits import Use, check_limits, uses_json
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -250,16 +250,6 @@ def build_task(
     )
 
 
-def check_limits(limits: Sequence[Use]) -> tuple[Use, ...]:
-    wrong = next((item for item in limits if not isinstance(item, Use)), None)
-    if wrong is not None:
-        raise InvalidArgument(
-            f"limits must be a list of use(...), got {shown(wrong)!r}",
-            hint='from onceward.limits import use; limits=[use("openai")]',
-        )
-    return tuple(limits)
-
-
 def _payload_parameters(
     task_name: str, handler: Callable[..., object]
 ) -> tuple[str | None, dict[str, Any], str | None, type[BaseModel] | None]:
@@ -323,8 +313,3 @@ def code_version(handler: Callable[..., object]) -> str:
 def _code_text(code: CodeType) -> str:
     constants = [_code_text(item) if isinstance(item, CodeType) else repr(item) for item in code.co_consts]
     return repr((code.co_code, code.co_names, code.co_varnames, constants))
-
-
-def with_options(base: Options, **given: Any) -> Options:
-    """The options with those that were given; None means not given."""
-    return replace(base, **{name: value for name, value in given.items() if value is not None})

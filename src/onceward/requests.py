@@ -5,26 +5,26 @@ from __future__ import annotations
 from collections.abc import Generator, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Any, Literal, TypedDict, cast
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypedDict, cast
 from uuid import UUID
-
-from pydantic import BaseModel
 
 from onceward import calls, jsonsafe
 from onceward.calls import Call
-from onceward.dsn import resolve_dsn
 from onceward.errors import InvalidArgument, InvalidPayload, JobFailed, UnknownJob, WaitTimeout, shown
-from onceward.model import FINISHED, JobInfo, JobRef, Json, Options, Retry, WorkflowRef
-from onceward.model_limits import Use, uses_json
-from onceward.registry import Task, check_limits, with_options
+from onceward.model import FINISHED, JobInfo, JobRef, Json, Options, Retry, WorkflowRef, with_options
+from onceward.model_limits import Use, check_limits, uses_json
 from onceward.workflow import Node, Workflow
 
+# A producer that names its tasks has no use for pydantic, which takes longer to load than all of this.
 if TYPE_CHECKING:
+    from pydantic import BaseModel
+
     from onceward.app import Onceward
+    from onceward.registry import Task
     from onceward.tracing import Tracing
 
-Payload = Mapping[str, Json] | BaseModel
-AnyTask = Task[Any, Any] | str
+Payload: TypeAlias = "Mapping[str, Json] | BaseModel"
+AnyTask: TypeAlias = "Task[Any, Any] | str"
 AnyJob = JobRef | UUID | str
 # What happens to a job when one that it waits for fails: it is cancelled, runs all the same, or runs only then.
 AfterPolicy = Literal["fail", "ignore", "compensate"]
@@ -115,6 +115,8 @@ class Requests:
         return {**CONNECTION_OPTIONS, "prepare_threshold": self._prepare_after}
 
     def _resolve(self) -> str:
+        from onceward.dsn import resolve_dsn
+
         return resolve_dsn(self._given_dsn or (self._app.dsn if self._app else None))
 
     def _learn_of_lanes(self, created: int, *, in_callers_transaction: bool) -> None:
@@ -209,12 +211,8 @@ class Requests:
         return plain
 
     def _task(self, task: AnyTask) -> tuple[str, Task[Any, Any] | None]:
-        if isinstance(task, Task):
-            return task.name, task
         if not isinstance(task, str):
-            raise InvalidArgument(
-                f"task must be a task or its name, got {task!r:.100}", hint="Declare it with @app.task."
-            )
+            return _declared(task).name, task
         if self._app is None:
             return task, None
         return task, self._app.tasks.find(task)
@@ -278,9 +276,19 @@ def _traced(
         # Refused in a moment, with the name of the option.
         yield given
         return
-    name = task.name if isinstance(task, Task) else str(task)
+    name = task if isinstance(task, str) else _declared(task).name
     with tracing.enqueue(name, headers, count=count) as carried:
         yield {**given, "headers": carried} if carried else given
+
+
+def _declared(task: Task[Any, Any]) -> Task[Any, Any]:
+    from onceward.registry import Task
+
+    if not isinstance(task, Task):
+        raise InvalidArgument(
+            f"task must be a task or its name, got {task!r:.100}", hint="Declare it with @app.task."
+        )
+    return task
 
 
 def _window(window: timedelta) -> str:
@@ -365,8 +373,13 @@ def _dump(known: Task[Any, Any] | None, payload: Payload | None) -> str:
 
 
 def _plain(payload: Payload | None) -> Json:
-    plain = payload.model_dump(mode="json") if isinstance(payload, BaseModel) else payload
-    return {} if plain is None else an_object(plain)
+    if payload is None:
+        return {}
+    if isinstance(payload, Mapping):
+        return payload
+    from pydantic import BaseModel
+
+    return an_object(payload.model_dump(mode="json") if isinstance(payload, BaseModel) else payload)
 
 
 def an_object(payload: Json) -> Json:

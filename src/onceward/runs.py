@@ -26,7 +26,8 @@ from onceward.model import Json
 from onceward.model_schedules import RunAnswer, RunInfo
 
 if TYPE_CHECKING:
-    from onceward.client import AsyncClient, Client
+    from onceward.async_client import AsyncClient
+    from onceward.client import Client
 
 __all__ = ["AsyncRuns", "Run", "Runs"]
 

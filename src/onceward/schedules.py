@@ -24,7 +24,8 @@ from onceward.model_schedules import NextTick, ScheduleChange, ScheduleInfo, Tic
 from onceward.registry import Task
 
 if TYPE_CHECKING:
-    from onceward.client import AsyncClient, Client
+    from onceward.async_client import AsyncClient
+    from onceward.client import Client
 
 __all__ = ["AsyncSchedules", "Schedule", "ScheduleOptions", "Schedules"]
 

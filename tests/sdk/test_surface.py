@@ -5,11 +5,13 @@ from __future__ import annotations
 import pickle
 import subprocess
 import sys
+from importlib import import_module
+from types import FunctionType
 
 import pytest
 
 import onceward
-from onceward import errors
+from onceward import calls, errors
 
 
 def test_at_most_a_dozen_names_are_exported_and_all_exist():
@@ -18,15 +20,37 @@ def test_at_most_a_dozen_names_are_exported_and_all_exist():
     assert all(getattr(onceward, name) is not None for name in onceward.__all__)
 
 
-def test_a_producer_does_not_load_the_worker_or_the_command_line():
-    code = (
-        "import sys, onceward; onceward.Onceward; onceward.Client\n"
-        "print([m for m in sys.modules if m.startswith(('onceward.worker', 'onceward.cli.', 'onceward.embedded', 'rich', 'typer'))])"
-    )
-    assert (
-        subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
-        == "[]\n"
-    )
+@pytest.mark.parametrize(
+    ("loaded", "spared"),
+    [
+        ("Onceward", {"onceward.worker", "onceward.cli", "onceward.embedded", "psycopg", "rich", "typer"}),
+        (
+            "Client",
+            {"onceward.worker", "onceward.cli", "onceward.embedded", "psycopg", "pydantic", "psycopg_pool"},
+        ),
+        ("AsyncClient", {"psycopg", "psycopg_pool", "pydantic"}),
+    ],
+)
+def test_a_producer_loads_what_it_uses_and_no_more(loaded, spared):
+    """Neither the worker nor the command line; a driver with the first connection of our own, pydantic with the first task."""
+    code = f"import sys, onceward; onceward.{loaded}; print(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert spared & set(done.stdout.split()) == set()
+
+
+def test_every_call_is_found_under_its_name():
+    """And whatever a module of calls describes is listed."""
+    for home, names in calls._HOMES.items():
+        module = import_module(f"onceward.calls.{home}")
+        assert [getattr(calls, name) for name in names] == [getattr(module, name) for name in names]
+        described = {
+            name
+            for name, value in vars(module).items()
+            if isinstance(value, FunctionType) and value.__annotations__.get("return", "").startswith("Call[")
+        }
+        assert {name for name in described if not name.startswith("_")} == set(names)
+    with pytest.raises(AttributeError, match="has no attribute 'enqeue'"):
+        _ = calls.enqeue
 
 
 ALL = [

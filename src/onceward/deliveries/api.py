@@ -18,7 +18,8 @@ from onceward.model import Delivery, DeliveryFilter, DeliveryInfo, Json, Retry
 from onceward.requests import job_id_of
 
 if TYPE_CHECKING:
-    from onceward.client import AsyncClient, Client
+    from onceward.async_client import AsyncClient
+    from onceward.client import Client
     from onceward.deliveries.settings import Deliveries
     from onceward.requests import EnqueueOptions, Requests
 

@@ -60,7 +60,7 @@ __all__ = [
     "UnknownChannel", "UnknownEntry", "UnknownJob", "UnknownLane", "UnknownLimit", "UnknownMonitor",
     "UnknownOperator", "UnknownSchedule", "UnknownTask", "UnknownToken", "WaitTimeout", "WorkerExpired",
     "WrongState", "WrongTenant", "connection_lost", "driver_error", "from_database", "is_busy",
-    "is_connection_trouble", "is_pooler_trouble", "shown",
+    "is_connection_trouble", "is_pool_timeout", "is_pooler_trouble", "shown",
 ]  # fmt: skip
 
 
@@ -394,5 +394,6 @@ from onceward.errors.drivers import (  # noqa: E402 - see above
     from_database,
     is_busy,
     is_connection_trouble,
+    is_pool_timeout,
     is_pooler_trouble,
 )

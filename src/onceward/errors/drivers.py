@@ -71,6 +71,12 @@ def is_pooler_trouble(error: BaseException) -> bool:
     return _is_psycopg(error) and error.sqlstate in {"26000", "42P05"}
 
 
+def is_pool_timeout(error: BaseException) -> bool:
+    """Whether a pool had no connection for us in time.  It does not say why."""
+    pool: Any = sys.modules.get("psycopg_pool")
+    return pool is not None and isinstance(error, pool.PoolTimeout)
+
+
 def is_busy(error: BaseException) -> bool:
     """Whether somebody else has a row locked that the call needs.  Nothing was executed; later it may pass."""
     return _is_psycopg(error) and error.sqlstate == "55P03"

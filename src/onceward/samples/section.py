@@ -13,7 +13,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from onceward.client import AsyncClient
+from onceward.async_client import AsyncClient
 from onceward.model import JobRef
 from onceward.samples import tasks
 from onceward.web import layout

@@ -14,8 +14,8 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from onceward import calls
+from onceward.async_client import AsyncClient
 from onceward.calls import browsing
-from onceward.client import AsyncClient
 from onceward.errors import UnknownJob
 from onceward.model import FINISHED, AttemptInfo, Explanation, JobFilter, JobInfo, JobRef, StepInfo
 from onceward.model_web import FoundJob

@@ -22,7 +22,7 @@ from starlette.responses import JSONResponse, Response
 
 from onceward import jsonsafe
 from onceward.calls import browsing
-from onceward.calls.runs import begin_run, finish_run
+from onceward.calls.running import begin_run, finish_run
 from onceward.errors import is_busy
 from onceward.web.api.callers import Rights
 from onceward.web.api.problems import Field, Refused

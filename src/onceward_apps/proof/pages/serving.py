@@ -19,7 +19,7 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import HTMLResponse, JSONResponse, Response
 
 from onceward import contrib
-from onceward.calls.runs import begin_run, finish_run
+from onceward.calls.running import begin_run, finish_run
 from onceward.web.context import web_of
 from onceward.web.identity import Actor
 from onceward_apps.proof import store
