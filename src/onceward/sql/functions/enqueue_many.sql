@@ -177,7 +177,8 @@ as $$
 declare
   v_expires timestamptz := onceward.key_expiry(p_window);
   v_hashes  bytea[];
-  v_taken   integer;
+  v_firsts  record;
+  v_clashes boolean := false;
   v_stale   boolean := false;
   v_bad     record;
   v_one     record;
@@ -188,16 +189,18 @@ begin
     perform onceward.check_key(v_bad.key);
   end if;
   v_hashes := array(select sha256(convert_to(u.payload::text, 'UTF8')) from unnest(p_payloads) as u (payload));
+  -- The first job of each key, in the order of the keys.
+  select array_agg(f.key) as keys, array_agg(f.job_id) as ids, array_agg(f.hash) as hashes into v_firsts
+    from (select distinct on (b.key) b.key, b.job_id, b.hash
+            from unnest(p_keys, p_job_ids, v_hashes) with ordinality as b (key, job_id, hash, i)
+           where b.key is not null
+           order by b.key, b.i) as f;
   loop
     -- A round that has to be repeated gives its keys back first: taking more while holding some would break the order.
     begin
       if v_stale then
         -- One after the other: to remove all expired keys first and insert afterwards would break the order.
-        for v_one in
-          select distinct on (b.key) b.key, b.job_id, b.hash
-            from unnest(p_keys, p_job_ids, v_hashes) with ordinality as b (key, job_id, hash, i)
-           where b.key is not null
-           order by b.key, b.i
+        for v_one in select f.key, f.job_id, f.hash from unnest(v_firsts.keys, v_firsts.ids, v_firsts.hashes) as f (key, job_id, hash)
         loop
           delete from onceward.key_private as k
            where k.tenant = p_tenant and k.task = p_task and k.key = v_one.key and k.expires_at <= onceward.now();
@@ -205,24 +208,25 @@ begin
           values (p_tenant, p_task, v_one.key, v_one.job_id, v_one.hash, v_expires)
               on conflict do nothing;
         end loop;
-      else
+      elsif v_clashes then
         insert into onceward.key_private (tenant, task, key, job_id, payload_hash, expires_at)
-        select p_tenant, p_task, u.key, u.job_id, u.hash, v_expires
-          from (select distinct on (b.key) b.key, b.job_id, b.hash
-                  from unnest(p_keys, p_job_ids, v_hashes) with ordinality as b (key, job_id, hash, i)
-                 where b.key is not null
-                 order by b.key, b.i) as u
-         order by u.key
+        select p_tenant, p_task, f.key, f.job_id, f.hash, v_expires
+          from unnest(v_firsts.keys, v_firsts.ids, v_firsts.hashes) as f (key, job_id, hash)
             on conflict do nothing;
-        get diagnostics v_taken = row_count;
-        -- Every job has a key, no two the same, and nobody had one of them: mostly so, and nothing is left to be asked.
-        if v_taken = cardinality(p_keys) then
-          return p_job_ids;
-        end if;
         if exists (select from onceward.key_private as e
                     where e.tenant = p_tenant and e.task = p_task and e.key = any (p_keys) and e.expires_at <= onceward.now()) then
           v_stale := true;
           raise exception 'some keys have expired' using errcode = 'ZZ000';
+        end if;
+      else
+        -- Mostly nobody has one of the keys.  Without "on conflict", which costs nearly as much again for every row: a key that
+        -- is taken stops the statement, and what it has inserted is given back.
+        insert into onceward.key_private (tenant, task, key, job_id, payload_hash, expires_at)
+        select p_tenant, p_task, f.key, f.job_id, f.hash, v_expires
+          from unnest(v_firsts.keys, v_firsts.ids, v_firsts.hashes) as f (key, job_id, hash);
+        -- Every job has a key, and no two the same: nothing is left to be asked.
+        if cardinality(v_firsts.keys) = cardinality(p_keys) then
+          return p_job_ids;
         end if;
       end if;
 
@@ -236,6 +240,8 @@ begin
       exit when array_position(v_held, null) is null;
       raise exception 'a holder finished between the two statements and gave its key back' using errcode = 'ZZ000';
     exception
+      when unique_violation then
+        v_clashes := true;
       when sqlstate 'ZZ000' then
         null;
     end;
