@@ -1,7 +1,7 @@
-"""Heartbeats, cancellations and wake-ups: a thread with a connection of its own.
+"""Heartbeats and cancellations: a thread with a connection of its own.
 
 A handler that hogs the event loop or computes for minutes must not make a healthy worker look dead, so nothing
-here depends on the loop.  The same connection listens for NOTIFY; that is only a hint.
+here depends on the loop.
 """
 
 from __future__ import annotations
@@ -33,7 +33,6 @@ class Heart:
         worker_id: UUID,
         *,
         lease: timedelta,
-        on_wake: Callable[[str], None],
         on_cancel: Callable[[Sequence[UUID]], None],
         on_lost: Callable[[str], None],
     ) -> None:
@@ -41,7 +40,6 @@ class Heart:
         self._worker_id = worker_id
         self._lease = lease.total_seconds()
         self._interval = min(1.0, self._lease / 6)
-        self._on_wake = on_wake
         self._on_cancel = on_cancel
         self._on_lost = on_lost
         # Heartbeats that failed; written by this thread only.
@@ -117,8 +115,6 @@ class Heart:
                 prepare_threshold=None,
                 connect_timeout=max(2, int(self._lease / 6)),
             )
-            # Behind a transaction pooler this hears nothing, and polling does the work.
-            self._conn.execute("listen onceward")
         asked = time.monotonic()
         answer = contrib.run(self._conn, calls.heartbeat(self._worker_id))
         # The lease runs from when it was asked for: the answer may have been under way for long.
@@ -126,10 +122,7 @@ class Heart:
         if answer.cancel_job_ids:
             self._on_cancel(answer.cancel_job_ids)
         self._began = time.monotonic()
-        for note in self._conn.notifies(timeout=self._interval):
-            self._on_wake(note.payload)
-            if time.monotonic() - asked >= self._interval:
-                break
+        self._stop.wait(self._interval)
 
     def _close(self) -> None:
         conn, self._conn = self._conn, None

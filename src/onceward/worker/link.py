@@ -8,6 +8,7 @@ import os
 import random
 import socket
 import time
+from collections.abc import Callable
 from typing import Any, TypeVar
 
 import psycopg
@@ -29,9 +30,13 @@ FIRST_PAUSE, LAST_PAUSE = 0.05, 2.0
 class Link:
     """An async connection that may be broken at any time."""
 
-    def __init__(self, dsn: str, name: str) -> None:
+    def __init__(self, dsn: str, name: str, *, on_note: Callable[[str], None] | None = None) -> None:
+        """`on_note`: called in the loop with the text of each NOTIFY, also between calls."""
         self._dsn = dsn
         self._name = name
+        self._on_note = on_note
+        # The socket that the loop watches for us while no call is under way.
+        self._watched: int | None = None
         self._conn: psycopg.AsyncConnection[tuple[Any, ...]] | None = None
         self._pause = FIRST_PAUSE
         self._prepare_after: int | None = 3
@@ -52,6 +57,7 @@ class Link:
             conn = self._conn
             if conn is None or conn.closed:
                 conn = await self._open()
+            self._unwatch()  # The driver waits for the same socket.
             cursor = conn.cursor(binary=True)
             await cursor.execute(call.sql, call.params)
             rows = await cursor.fetchall()
@@ -68,6 +74,7 @@ class Link:
             raise
         finally:
             timer.cancel()
+            self._watch()
         self._pause = FIRST_PAUSE
         return call.parse(rows)
 
@@ -81,7 +88,36 @@ class Link:
         await asyncio.sleep(self._pause * random.uniform(0.5, 1.0))  # noqa: S311 - spread, not secrecy
         self._pause = min(self._pause * 2, LAST_PAUSE)
 
+    def _watch(self) -> None:
+        conn = self._conn
+        if self._on_note is None or conn is None or conn.closed:
+            return
+        self._watched = conn.fileno()
+        asyncio.get_running_loop().add_reader(self._watched, self._hear, conn)
+        # What came with the last answer has been read from the socket already.
+        self._tell(conn)
+
+    def _unwatch(self) -> None:
+        if self._watched is not None:
+            asyncio.get_running_loop().remove_reader(self._watched)
+            self._watched = None
+
+    def _hear(self, conn: psycopg.AsyncConnection[Any]) -> None:
+        try:
+            conn.pgconn.consume_input()
+        except psycopg.Error:
+            # It is gone: the next call finds that out, and opens a new one.
+            self._unwatch()
+        else:
+            self._tell(conn)
+
+    def _tell(self, conn: psycopg.AsyncConnection[Any]) -> None:
+        assert self._on_note is not None
+        while note := conn.pgconn.notifies():
+            self._on_note(note.extra.decode())
+
     async def close(self) -> None:
+        self._unwatch()
         conn, self._conn = self._conn, None
         if conn is not None:
             with contextlib.suppress(Exception):
@@ -101,6 +137,10 @@ class Link:
                 keepalives_count=3,
             )
             set_json_loads(jsonsafe.loads, self._conn)
+            if (on_note := self._on_note) is not None:
+                self._conn.add_notify_handler(lambda note: on_note(note.payload))
+                # Behind a transaction pooler this hears nothing, and polling does the work.
+                await self._conn.execute("listen onceward")
         self._was_open = True
         return self._conn
 

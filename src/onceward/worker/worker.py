@@ -82,7 +82,10 @@ class Worker:
         self._claims = Claims(self._lanes, concurrency, poll.total_seconds())
         self._watch = Watch(app, self._dsn)
         self.maintenance = Maintenance(self.wake, self._watch)
-        self._links = [Link(self._dsn, f"onceward worker {i}") for i in (2, 1)]
+        self._links = [
+            Link(self._dsn, "onceward worker 2"),
+            Link(self._dsn, "onceward worker 1", on_note=self._notified),
+        ]
         self._free = list(self._links)
         self._registration = Registration(app, self._links[-1], name=self.name, lanes=list(self._lanes))
         self._tasks: set[asyncio.Task[None]] = set()
@@ -194,7 +197,6 @@ class Worker:
             self._dsn,
             self.id,
             lease=self._lease,
-            on_wake=lambda lane: _quietly(later, self._notified, lane),
             on_cancel=lambda ids: _quietly(later, self._cancel_jobs, ids),
             on_lost=lambda why: _quietly(later, self.lose, why),
         )
