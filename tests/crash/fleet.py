@@ -51,8 +51,9 @@ class Fleet:
         self.lives: list[Life] = []
         # By how many seconds the clock of each process is wrong.
         self.skews: dict[int, int] = {}
-        # Whoever was sent a signal that ends it.
+        # Whoever was sent a signal that ends it, and whom it ends at once.
         self._ended: set[Life] = set()
+        self._killed: set[Life] = set()
         # By the skew of their workers.
         self._nurseries: dict[int, subprocess.Popen[str]] = {}
 
@@ -99,6 +100,8 @@ class Fleet:
     def signal(self, life: Life, what: str) -> None:
         if what in {"kill", "term"}:
             self._ended.add(life)
+        if what == "kill":
+            self._killed.add(life)
         # Before and not after: what a process does once it is woken must not seem to come earlier.
         if what in {"cont", "term"}:
             self.ledger.write(what, life.number, now())
@@ -120,6 +123,9 @@ class Fleet:
             for life in self.lives
             if not life.alive and life not in self._ended
         ]
+        # One that was killed a moment ago may not have been seen to end yet.
+        for life in self._killed:
+            self.until_exited(life)
         alive = [life for life in self.lives if life.alive]
         for life in alive:
             self.signal(life, "term")
