@@ -214,6 +214,28 @@ def problems(text: str) -> dict[str, str]:
 @pytest.mark.parametrize(
     ("fields", "wrong", "said"),
     [
+        ({"name": "", "requests": "1"}, "name", "This is needed."),
+        ({"name": "a b", "requests": "1"}, "name", "The name must be"),
+        ({"name": "a", "requests": "many"}, "requests", "The number of requests must be a whole number"),
+        ({"name": "a", "requests": "1", "per": "soon"}, "per", "The period must be a duration"),
+        ({"name": "a", "requests": "1", "burst": "0"}, "burst", "The number of requests at once must be a whole number"),
+        ({"name": "a", "requests": "1", "threshold": "much"}, "threshold", "The share that may wait must be"),
+        ({"name": "a"}, "requests", "A limit"),
+        ({"name": "a", "tokens": "10", "tokens_per": "99999d"}, "tokens_per", "The period of the weight must be"),
+    ],
+)  # fmt: skip
+def test_a_limit_that_cannot_be_made_says_why_at_the_field(ana, db, fields, wrong, said):
+    text = ana.post("/limits/new", 400, **fields).text
+
+    assert list(problems(text)) == [wrong]
+    assert problems(text)[wrong].startswith(said)
+    assert all(f'value="{typed}"' in text for typed in fields.values())
+    assert db.run("select * from onceward.limits where source = 'person'") == []
+
+
+@pytest.mark.parametrize(
+    ("fields", "wrong", "said"),
+    [
         ({"name": "default"}, "name", "Lane default is there already."),
         ({"name": "no spaces"}, "name", "The name must be 1 to 100 letters"),
         ({"name": "mail", "max_payload": "much"}, "max_payload", "The size of payloads must be a size"),

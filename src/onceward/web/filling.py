@@ -37,6 +37,11 @@ class Filling:
     def is_good(self) -> bool:
         return not self._problems
 
+    @property
+    def problems(self) -> Mapping[str, str]:
+        """What is wrong with each field; under "" what is wrong with the whole."""
+        return self._problems
+
     def read(self, field: str, reader: Callable[[str, str], T]) -> T | None:
         """What a reader of `reading` makes of the field; None when it cannot, and the field has the problem."""
         try:
@@ -44,6 +49,11 @@ class Filling:
         except InvalidArgument as error:
             self.blame(field, error.message, error.hint)
             return None
+
+    def need(self, *fields: str) -> None:
+        for field in fields:
+            if not self.typed(field, form=self._name):
+                self.blame(field, "this is needed")
 
     def blame(self, field: str, message: str, hint: str | None = None) -> None:
         self._problems[field] = told(message, hint)

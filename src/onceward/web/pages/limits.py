@@ -6,6 +6,7 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from functools import partial
 from itertools import groupby
 from urllib.parse import quote
 
@@ -24,7 +25,7 @@ from onceward.web import layout, reading, tables, words
 from onceward.web.charts import LevelPoint
 from onceward.web.context import identity_of, web_of
 from onceward.web.database import Acting
-from onceward.web.filling import changed_since, mark_of
+from onceward.web.filling import Filling, changed_since, mark_of
 from onceward.web.forms import Form, read_form
 from onceward.web.layout import Flash
 from onceward.web.query import PAGE, query_of
@@ -228,38 +229,51 @@ class Draft:
         )  # fmt: skip
 
 
-def _read(draft: Draft) -> tuple[Limit | None, dict[str, str]]:
-    """The limit, or what is wrong with each field."""
-    problems: dict[str, str] = {}
+# What messages call each field.  First where an error stands that names none of them.
+_WORDS = {
+    "requests": "the number of requests",
+    "name": "the name",
+    "per": "the period",
+    "tokens": "the weight",
+    "tokens_per": "the period of the weight",
+    "slots": "the number of slots",
+    "burst": "the number of requests at once",
+    "tokens_burst": "the weight at once",
+    "allowance": "the time within which a job begins",
+    "threshold": "the share that may wait",
+    "over": "what happens to new work",
+}
+_ENGINE = {
+    "weight": "tokens",
+    "weight_period": "tokens_per",
+    "weight_burst": "tokens_burst",
+    "period": "per",
+    "limit": "name",
+}
+_number = partial(reading.whole_or_none, least=1, most=2**53)
+_span = partial(reading.duration_or_none, zero=False)
 
-    def field(name: str, read: object) -> object:
-        try:
-            return read(name, getattr(draft, name))  # type: ignore[operator]  # one of the readers below
-        except InvalidArgument as error:
-            problems[name] = error.message
-            return None
 
-    def number(name: str) -> int | None:
-        found = field(name, lambda n, text: reading.whole_or_none(n, text, least=1, most=2**53))
-        return found if isinstance(found, int) else None
+def _share(name: str, text: str) -> float:
+    found = reading.threshold(name, text or "80%", "share")
+    if not isinstance(found, (int, float)):
+        raise InvalidArgument(f"{name} must be a share, as 80%")
+    return float(found)
 
-    def span(name: str, *, zero: bool = False) -> timedelta | None:
-        found = field(name, lambda n, text: reading.duration_or_none(n, text, zero=zero))
-        return found if isinstance(found, timedelta) else None
 
-    threshold = field("threshold", lambda n, text: reading.threshold(n, text or "80%", "share"))
-    if threshold is not None and not isinstance(threshold, (int, float)):
-        problems["threshold"] = "threshold must be a share, as 80%"
-    if not draft.name:
-        problems["name"] = "This is needed."
-    limit = Limit(
-        draft.name, requests=number("requests"), per=span("per") or timedelta(minutes=1), tokens=number("tokens"),
-        tokens_per=span("tokens_per"), slots=number("slots"), burst=number("burst"), tokens_burst=number("tokens_burst"),
-        allowance=span("allowance", zero=True), per_key=bool(draft.per_key),
-        threshold=float(threshold) if isinstance(threshold, (int, float)) else 0.8,
-        over="defer" if draft.over == "defer" else "accept",
+def _read(filling: Filling, draft: Draft) -> Limit:
+    """The limit, as far as the fields are good."""
+    filling.need("name")
+    share, period = filling.read("threshold", _share), filling.read("per", _span)
+    if not (draft.requests or draft.tokens or draft.slots):
+        filling.blame("requests", "a limit needs a number of requests, a weight or slots")
+    return Limit(
+        draft.name, requests=filling.read("requests", _number), per=period or timedelta(minutes=1),
+        tokens=filling.read("tokens", _number), tokens_per=filling.read("tokens_per", _span), slots=filling.read("slots", _number),
+        burst=filling.read("burst", _number), tokens_burst=filling.read("tokens_burst", _number),
+        allowance=filling.read("allowance", partial(reading.duration_or_none, zero=True)), per_key=bool(draft.per_key),
+        threshold=0.8 if share is None else share, over="defer" if draft.over == "defer" else "accept",
     )  # fmt: skip
-    return (None if problems else limit), problems
 
 
 def _check_shared(request: Request) -> None:
@@ -293,48 +307,35 @@ async def save(request: Request) -> Response:
     if "name" in request.path_params:
         async with web.database.acting(who) as db:
             info = (await _found(db, request))[0]
-    draft = Draft.of(form)
-    limit, problems = _read(draft)
-    if limit is not None:
+    draft, filling = Draft.of(form), Filling(form, words=_WORDS, engine=_ENGINE)
+    limit, changed = _read(filling, draft), False
+    if filling.is_good:
         try:
             async with web.database.acting(who, writes=True) as db:
-                problems = await _in_the_way(db, draft, form.text("seen") if info else None)
-                changed = not problems and await db.run(calls.set_limit(limit))
+                await _check_way(db, filling, draft, form.text("seen") if info else None)
+                changed = filling.is_good and await db.run(calls.set_limit(limit))
         except OncewardError as error:
-            problems = {_field_of(error.message): error.message}
-        if not problems:
-            said = f"Limit {limit.name} is set" if changed else f"Limit {limit.name} was so already"
-            return layout.back(request, address(limit.name), Flash(said))
-    if "" in problems and info is not None:
+            filling.blame_for(error)
+    if filling.is_good:
+        said = f"Limit {limit.name} is set" if changed else f"Limit {limit.name} was so already"
+        return layout.back(request, address(limit.name), Flash(said))
+    if "" in filling.problems and info is not None:
         # Shown with the mark of what is there now.
         async with web.database.acting(who) as db:
             info = (await _found(db, request))[0]
-    return await _editor(request, draft, info, problems)
+    return await _editor(request, draft, info, filling.problems)
 
 
-async def _in_the_way(db: Acting, draft: Draft, seen: str | None) -> dict[str, str]:
+async def _check_way(db: Acting, filling: Filling, draft: Draft, seen: str | None) -> None:
     """A form for a new limit changes none that is there; one that edits it, only what it was filled in from."""
     found = await db.run(calls.limits(draft.name))
     if not found:
-        return {}
-    if seen is None:
-        return {"name": f"Limit {draft.name} is there already."}
+        return
     kept = Draft.from_limit(found[0])
-    return {"": changed_since(kept, draft)} if seen and seen != mark_of(kept) else {}
-
-
-def _field_of(message: str) -> str:
-    """Errors of the engine begin with what is wrong, in the engine's words."""
-    ours = {
-        "weight": "tokens",
-        "weight_period": "tokens_per",
-        "weight_burst": "tokens_burst",
-        "period": "per",
-        "limit": "name",
-    }
-    first = message.split(" ", 1)[0].strip('"')
-    field = ours.get(first, first)
-    return field if field in Draft.__slots__ else "requests"
+    if seen is None:
+        filling.blame("name", f"Limit {draft.name} is there already")
+    elif seen and seen != mark_of(kept):
+        filling.blame("", changed_since(kept, draft))
 
 
 async def pause(request: Request) -> Response:

@@ -17,7 +17,7 @@ from onceward.model_schedules import NextTick, ScheduleInfo, TickInfo
 from onceward.web import jsonview, layout, tables
 from onceward.web.context import identity_of, web_of
 from onceward.web.database import Acting
-from onceward.web.filling import changed_since, mark_of, told
+from onceward.web.filling import Filling, changed_since, mark_of
 from onceward.web.forms import Form, read_form
 from onceward.web.layout import Flash
 from onceward.web.pages.job import check_payload, read_payload
@@ -142,9 +142,22 @@ async def _editor(
     )  # fmt: skip
 
 
+# What messages call each field.  First where an error stands that names none of them.
+_WORDS = {
+    "spec": "the time",
+    "name": "the name",
+    "task": "the task",
+    "zone": "the time zone",
+    "lane": "the lane",
+    "payload": "the payload",
+    "missed": "what happens to missed moments",
+    "overlap": "what happens while the last one runs",
+}
+
+
 async def save(request: Request) -> Response:
     form = await read_form(request)
-    draft = Draft.of(form)
+    draft, filling = Draft.of(form), Filling(form, words=_WORDS)
     web, who = web_of(request), identity_of(request)
     schedule = None
     if "id" in request.path_params:
@@ -152,23 +165,14 @@ async def save(request: Request) -> Response:
             schedule = await _found(db, request)
     if form.checked("preview"):
         return await _editor(request, draft, schedule)
-    problems: dict[str, str] = {}
-    payload = "{}"
-    for field in ("name", "task", "spec"):
-        if not getattr(draft, field):
-            problems[field] = "This is needed."
-    try:
-        given = read_payload(draft.payload or "{}")
-        payload = jsonsafe.dumps(given)
-        check_payload(web.settings.apps, draft.task, given)
-    except InvalidArgument as error:
-        problems["payload"] = told(error.message, error.hint)
-    if not problems:
+    filling.need("name", "task", "spec")
+    payload = _read_payload(request, filling, draft)
+    if filling.is_good:
         try:
             async with web.database.acting(who, writes=True) as db:
                 tenant = schedule.tenant if schedule else who.tenant or "default"
-                problems = await _in_the_way(db, draft, schedule, tenant, form.text("seen"))
-                if not problems:
+                await _check_way(db, filling, draft, schedule, tenant, form.text("seen"))
+                if filling.is_good:
                     change = await db.run(calls.add_schedule(**_arguments(draft, schedule, payload)))
                     (saved,) = await db.run(calls.schedules([draft.name], tenant=tenant))
                     is_known = saved.task in await db.run(calls.task_names())
@@ -176,8 +180,18 @@ async def save(request: Request) -> Response:
                         request, address(saved), _saved(saved, change.outcome, is_known=is_known)
                     )
         except OncewardError as error:
-            problems[_field_of(error.message)] = error.message
-    return await _editor(request, draft, schedule, problems)
+            filling.blame_for(error)
+    return await _editor(request, draft, schedule, filling.problems)
+
+
+def _read_payload(request: Request, filling: Filling, draft: Draft) -> str:
+    try:
+        given = read_payload(draft.payload or "{}")
+        check_payload(web_of(request).settings.apps, draft.task, given)
+        return jsonsafe.dumps(given)
+    except InvalidArgument as error:
+        filling.blame("payload", error.message, error.hint)
+        return "{}"
 
 
 def _saved(schedule: ScheduleInfo, outcome: str, *, is_known: bool) -> Flash:
@@ -187,17 +201,16 @@ def _saved(schedule: ScheduleInfo, outcome: str, *, is_known: bool) -> Flash:
     return Flash(f"{said}. No worker has announced task {schedule.task} yet.", tone="trouble")
 
 
-async def _in_the_way(
-    db: Acting, draft: Draft, schedule: ScheduleInfo | None, tenant: str, seen: str
-) -> dict[str, str]:
+async def _check_way(
+    db: Acting, filling: Filling, draft: Draft, schedule: ScheduleInfo | None, tenant: str, seen: str
+) -> None:
     """A form for a new schedule changes none that is there; one that edits it, only what it was filled in from."""
     if schedule is not None:
         kept = Draft.from_schedule(schedule)
         if seen and seen != mark_of(kept):
-            return {"": changed_since(kept, draft)}
+            filling.blame("", changed_since(kept, draft))
     elif await db.run(calls.schedules([draft.name], tenant=tenant)):
-        return {"name": f"Schedule {draft.name} is there already."}
-    return {}
+        filling.blame("name", f"Schedule {draft.name} is there already")
 
 
 def _arguments(draft: Draft, schedule: ScheduleInfo | None, payload: str) -> dict[str, Any]:
@@ -221,14 +234,6 @@ def _arguments(draft: Draft, schedule: ScheduleInfo | None, payload: str) -> dic
         )
         given |= {name: getattr(schedule, name) for name in kept}
     return given
-
-
-def _field_of(message: str) -> str:
-    """Errors of the engine begin with what is wrong."""
-    first = message.split(" ", 1)[0].strip('"')
-    return (
-        first if first in {"name", "task", "spec", "zone", "lane", "payload", "missed", "overlap"} else "spec"
-    )
 
 
 async def pause(request: Request) -> Response:
