@@ -97,12 +97,16 @@ class AsyncClient(Requests):
             tries -= 1
             pool = await self._connections()
             try:
-                async with pool.connection(CONNECT_TIMEOUT) as conn:
+                # Not pool.connection(), which also commits: nothing is open outside of our own transaction.
+                conn = await pool.getconn(CONNECT_TIMEOUT)
+                try:
                     if self._tenant is None:
                         return await contrib.run_async(conn, call)
                     async with conn.transaction():
                         await contrib.run_async(conn, calls.set_tenant(self._tenant))
                         return await contrib.run_async(conn, call)
+                finally:
+                    await pool.putconn(conn)
             except Exception as error:
                 if is_pooler_trouble(error) and self._prepare_after is not None:
                     self._prepare_after = None

@@ -102,12 +102,16 @@ class Client(Requests):
             tries -= 1
             pool = self._connections()
             try:
-                with pool.connection(CONNECT_TIMEOUT) as conn:
+                # Not pool.connection(), which also commits: nothing is open outside of our own transaction.
+                conn = pool.getconn(CONNECT_TIMEOUT)
+                try:
                     if self._tenant is None:
                         return contrib.run(conn, call)
                     with conn.transaction():
                         contrib.run(conn, calls.set_tenant(self._tenant))
                         return contrib.run(conn, call)
+                finally:
+                    pool.putconn(conn)
             except Exception as error:
                 if is_pooler_trouble(error) and self._prepare_after is not None:
                     self._prepare_after = None

@@ -94,10 +94,6 @@ _TYPES: dict[str, tuple[type, ...]] = {
 }
 
 
-def _type_names(kinds: tuple[type, ...]) -> str:
-    return " or ".join(kind.__name__ for kind in kinds)
-
-
 class Requests:
     """Base of both clients: knows the application, speaks no protocol."""
 
@@ -231,8 +227,9 @@ class Requests:
             check_limits(options.pop("limits"))
         for name, value in options.items():
             if not isinstance(value, _TYPES[name]) or isinstance(value, bool):
+                kinds = " or ".join(kind.__name__ for kind in _TYPES[name])
                 raise InvalidArgument(
-                    f"{name} must be a {_type_names(_TYPES[name])}, got {value!r:.100}",
+                    f"{name} must be a {kinds}, got {value!r:.100}",
                     hint="For durations: timedelta(seconds=5)." if timedelta in _TYPES[name] else None,
                 )
             if isinstance(value, int) and abs(value) >= 2**31:
@@ -284,11 +281,11 @@ def _traced(
 def _declared(task: Task[Any, Any]) -> Task[Any, Any]:
     from onceward.registry import Task
 
-    if not isinstance(task, Task):
-        raise InvalidArgument(
-            f"task must be a task or its name, got {task!r:.100}", hint="Declare it with @app.task."
-        )
-    return task
+    if isinstance(task, Task):
+        return task
+    raise InvalidArgument(
+        f"task must be a task or its name, got {task!r:.100}", hint="Declare it with @app.task."
+    )
 
 
 def _window(window: timedelta) -> str:

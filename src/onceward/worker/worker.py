@@ -82,12 +82,10 @@ class Worker:
         self._claims = Claims(self._lanes, concurrency, poll.total_seconds())
         self._watch = Watch(app, self._dsn)
         self.maintenance = Maintenance(self.wake, self._watch)
-        self._links = [
-            Link(self._dsn, "onceward worker 2"),
-            Link(self._dsn, "onceward worker 1", on_note=self._notified),
-        ]
+        first = Link(self._dsn, "onceward worker 1", on_note=self._notified)
+        self._links = [Link(self._dsn, "onceward worker 2"), first]
         self._free = list(self._links)
-        self._registration = Registration(app, self._links[-1], name=self.name, lanes=list(self._lanes))
+        self._registration = Registration(app, first, name=self.name, lanes=list(self._lanes))
         self._tasks: set[asyncio.Task[None]] = set()
         self.ends = Ends(self)
         self._hand = Hand(self, self._claims.in_lane)
