@@ -4,10 +4,15 @@ from __future__ import annotations
 
 import argparse
 import json
+import re
+import statistics
+from collections import defaultdict
 from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent
+# What onceward.bench.pages notes of each address.
+PAGE = re.compile(r"(?P<name>.+): p50 (?P<p50>\d+) ms, p95 (?P<p95>\d+) ms, own work (?P<own>\d+) ms$")
 SECTIONS = {
     "Enqueue": ("single", "bulk", "transaction"),
     "Drain": ("drain", "drain-two", "drain-threads"),
@@ -71,7 +76,7 @@ def page(document: dict[str, Any]) -> list[str]:
         metrics = [metric for metric in document["metrics"] if metric["group"] in groups]
         if metrics:
             lines += ["", f"## {title}", "", NOTES[title], "", *figures(metrics, document["labels"])]
-    lines += ["", *verdicts(document), "", *caveats(document), ""]
+    lines += ["", *verdicts(document), "", *pages(document), "", *caveats(document), ""]
     return lines
 
 
@@ -146,6 +151,29 @@ def verdicts(document: dict[str, Any]) -> list[str]:
     return [*lines, *(f"- {entry}" for entry in document["not_measured"])]
 
 
+def pages(document: dict[str, Any]) -> list[str]:
+    """Every address that was asked for, slowest first: medians over the repeats."""
+    found: dict[str, list[tuple[int, ...]]] = defaultdict(list)
+    for run in document["runs"]:
+        for note in run["notes"]:
+            if page := PAGE.match(note):
+                found[page["name"]].append(tuple(int(page[part]) for part in ("p50", "p95", "own")))
+    middle = {
+        name: [statistics.median(column) for column in zip(*rows, strict=True)]
+        for name, rows in found.items()
+    }
+    lines = [
+        "## Each page",
+        "",
+        "Milliseconds until the answer is there, and of the web process' own work for it. What stands in brackets is one of its kind.",
+        "",
+        "| page | p50 | p95 | own work |",
+        "|---|--:|--:|--:|",
+    ]
+    slowest = sorted(middle.items(), key=lambda each: (-each[1][1], each[0]))
+    return lines + [f"| `{name}` | {p50:.0f} | {p95:.0f} | {own:.0f} |" for name, (p50, p95, own) in slowest]
+
+
 def caveats(document: dict[str, Any]) -> list[str]:
     lines = [
         "## Reading these figures",
@@ -159,7 +187,12 @@ def caveats(document: dict[str, Any]) -> list[str]:
         "- Repeats of one system spread by up to a quarter on a virtual machine. Differences below 1.5 times are noise.",
         "- Latency and single enqueue depend on how fast the disk confirms a commit.",
     ]
-    notes = {(run["group"], run["system"], note) for run in document["runs"] for note in run["notes"]}
+    notes = {
+        (run["group"], run["system"], note)
+        for run in document["runs"]
+        for note in run["notes"]
+        if not PAGE.match(note)
+    }
     lines += [f"- {group}, {document['labels'][system]}: {note}." for group, system, note in sorted(notes)]
     errors = {(error["group"], error["system"]) for error in document["errors"]}
     lines += [
