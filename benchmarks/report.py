@@ -76,7 +76,7 @@ def page(document: dict[str, Any]) -> list[str]:
         metrics = [metric for metric in document["metrics"] if metric["group"] in groups]
         if metrics:
             lines += ["", f"## {title}", "", NOTES[title], "", *figures(metrics, document["labels"])]
-    lines += ["", *verdicts(document), "", *pages(document), "", *caveats(document), ""]
+    lines += ["", *verdicts(document), *pages(document), "", *caveats(document), ""]
     return lines
 
 
@@ -162,7 +162,10 @@ def pages(document: dict[str, Any]) -> list[str]:
         name: [statistics.median(column) for column in zip(*rows, strict=True)]
         for name, rows in found.items()
     }
+    if not found:
+        return []
     lines = [
+        "",
         "## Each page",
         "",
         "Milliseconds until the answer is there, and of the web process' own work for it. What stands in brackets is one of its kind.",

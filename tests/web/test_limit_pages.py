@@ -211,6 +211,14 @@ def problems(text: str) -> dict[str, str]:
     return dict(re.findall(r'<p class="field-error" id="e-([\w-]+)">(.*?)</p>', text))
 
 
+def check_refused(ana, page: str, fields: dict[str, str], wrong: str, said: str) -> None:
+    """The form comes back with the reason at the field, and with what was typed."""
+    text = ana.post(page, 400, **fields).text
+    assert list(problems(text)) == [wrong]
+    assert problems(text)[wrong].startswith(said)
+    assert all(f'value="{typed}"' in text for typed in fields.values())
+
+
 @pytest.mark.parametrize(
     ("fields", "wrong", "said"),
     [
@@ -225,11 +233,7 @@ def problems(text: str) -> dict[str, str]:
     ],
 )  # fmt: skip
 def test_a_limit_that_cannot_be_made_says_why_at_the_field(ana, db, fields, wrong, said):
-    text = ana.post("/limits/new", 400, **fields).text
-
-    assert list(problems(text)) == [wrong]
-    assert problems(text)[wrong].startswith(said)
-    assert all(f'value="{typed}"' in text for typed in fields.values())
+    check_refused(ana, "/limits/new", fields, wrong, said)
     assert db.run("select * from onceward.limits where source = 'person'") == []
 
 
@@ -247,11 +251,7 @@ def test_a_limit_that_cannot_be_made_says_why_at_the_field(ana, db, fields, wron
     ],
 )  # fmt: skip
 def test_a_lane_that_cannot_be_made_says_why_and_keeps_what_was_typed(ana, db, fields, wrong, said):
-    text = ana.post("/new-lane", 400, **fields).text
-
-    assert list(problems(text)) == [wrong]
-    assert problems(text)[wrong].startswith(said)
-    assert all(f'value="{typed}"' in text for typed in fields.values())
+    check_refused(ana, "/new-lane", fields, wrong, said)
     assert db.value("select count(*) from onceward.lanes") == 1
 
 

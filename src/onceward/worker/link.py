@@ -54,10 +54,10 @@ class Link:
         # Not by cancelling: the driver would first ask the server, which does not answer, to end the call.
         timer = asyncio.get_running_loop().call_later(DEADLINE, self.cut_off)
         try:
+            self._unwatch()  # The driver waits for the same socket.
             conn = self._conn
             if conn is None or conn.closed:
                 conn = await self._open()
-            self._unwatch()  # The driver waits for the same socket.
             cursor = conn.cursor(binary=True)
             await cursor.execute(call.sql, call.params)
             rows = await cursor.fetchall()
