@@ -11,6 +11,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeVar, Unpack
 
 from onceward import calls, contrib, jsonsafe, recording
+from onceward.answers import AnyJob, check_timeout, ended, found, gave_up, job_id_of
 from onceward.calls import Call
 from onceward.errors import connection_lost, is_connection_trouble, is_pool_timeout, is_pooler_trouble
 from onceward.handling import current_job
@@ -34,17 +35,11 @@ from onceward.recording import AuditEvent
 from onceward.requests import (
     CONNECT_TIMEOUT,
     TRIES,
-    AnyJob,
     AnyTask,
     EnqueueOptions,
     Payload,
     Requests,
-    check_timeout,
     edited,
-    ended,
-    found,
-    gave_up,
-    job_id_of,
 )
 
 if TYPE_CHECKING:
@@ -54,7 +49,7 @@ if TYPE_CHECKING:
 
     from onceward.app import Onceward
     from onceward.deliveries import AsyncDeliveryClient
-    from onceward.pools import AsyncConnection
+    from onceward.wire import WiredAsyncConnection
     from onceward.workflow import Workflow
 
 T = TypeVar("T")
@@ -73,7 +68,7 @@ class AsyncClient(Requests):
         pool_size: int = 4,
     ) -> None:
         super().__init__(dsn, app, tenant=tenant, pool_size=pool_size)
-        self._pool: AsyncConnectionPool[AsyncConnection] | None = None
+        self._pool: AsyncConnectionPool[WiredAsyncConnection] | None = None
 
     async def __aenter__(self) -> Self:
         return self
@@ -132,6 +127,8 @@ class AsyncClient(Requests):
         **options: Unpack[EnqueueOptions],
     ) -> JobRef:
         """Enqueue one job; with `connection`, in the caller's transaction."""
+        if self._is_simple:
+            return await self.run(self._enqueue(task, payload, options), connection=connection)
         with self._traced(task, options) as given:
             call = self._enqueue(task, payload, given)
             await self._declare(connection)
@@ -285,7 +282,7 @@ class AsyncClient(Requests):
                 created += await self.run(call, connection=connection)
             self._learn_of_lanes(created, in_callers_transaction=connection is not None)
 
-    async def _connections(self) -> AsyncConnectionPool[AsyncConnection]:
+    async def _connections(self) -> AsyncConnectionPool[WiredAsyncConnection]:
         if self._pool is not None:
             return self._pool
         # The driver is loaded here, as in Client.

@@ -15,6 +15,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeVar, Unpack
 
 from onceward import calls, contrib, jsonsafe, recording
+from onceward.answers import AnyJob, check_timeout, ended, found, gave_up, job_id_of
 from onceward.calls import Call
 from onceward.errors import connection_lost, is_connection_trouble, is_pool_timeout, is_pooler_trouble
 from onceward.handling import current_job
@@ -38,17 +39,11 @@ from onceward.recording import AuditEvent
 from onceward.requests import (
     CONNECT_TIMEOUT,
     TRIES,
-    AnyJob,
     AnyTask,
     EnqueueOptions,
     Payload,
     Requests,
-    check_timeout,
     edited,
-    ended,
-    found,
-    gave_up,
-    job_id_of,
 )
 
 if TYPE_CHECKING:
@@ -58,7 +53,7 @@ if TYPE_CHECKING:
 
     from onceward.app import Onceward
     from onceward.deliveries import DeliveryClient
-    from onceward.pools import SyncConnection
+    from onceward.wire import WiredConnection
     from onceward.workflow import Workflow
 
 T = TypeVar("T")
@@ -77,7 +72,7 @@ class Client(Requests):
         pool_size: int = 4,
     ) -> None:
         super().__init__(dsn, app, tenant=tenant, pool_size=pool_size)
-        self._pool: ConnectionPool[SyncConnection] | None = None
+        self._pool: ConnectionPool[WiredConnection] | None = None
         self._opening = threading.Lock()
 
     def __enter__(self) -> Self:
@@ -137,6 +132,8 @@ class Client(Requests):
         **options: Unpack[EnqueueOptions],
     ) -> JobRef:
         """Enqueue one job; with `connection`, in the caller's transaction."""
+        if self._is_simple:
+            return self.run(self._enqueue(task, payload, options), connection=connection)
         with self._traced(task, options) as given:
             call = self._enqueue(task, payload, given)
             self._declare(connection)
@@ -290,13 +287,13 @@ class Client(Requests):
                 created += self.run(call, connection=connection)
             self._learn_of_lanes(created, in_callers_transaction=connection is not None)
 
-    def _connections(self) -> ConnectionPool[SyncConnection]:
+    def _connections(self) -> ConnectionPool[WiredConnection]:
         if self._pool is None:
             with self._opening:
                 self._pool = self._pool or self._open()
         return self._pool
 
-    def _open(self) -> ConnectionPool[SyncConnection]:
+    def _open(self) -> ConnectionPool[WiredConnection]:
         # The driver takes longer to load than all of ours, and a caller who brings a connection may have another one.
         from onceward.connecting import probe
         from onceward.pools import open_pool

@@ -21,12 +21,14 @@ MAX_DEPTH = 200
 MOST_DIGITS = 4300
 _HUGE = re.compile(rf"\d{{{MOST_DIGITS + 1}}}")
 _BAD = re.compile("[\x00\ud800-\udfff]")
+# json.dumps would make one for each value.
+_encode = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode
 
 
 def dumps(value: object, *, what: str = "payload") -> str:
     """JSON text that jsonb will take, or InvalidPayload naming the place and the trouble."""
     try:
-        text = json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+        text = _encode(value)
     except RecursionError:
         raise _refused(what, f"is nested deeper than {MAX_DEPTH} levels") from None
     except (TypeError, ValueError):

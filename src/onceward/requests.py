@@ -1,7 +1,8 @@
-"""What both clients share: turning arguments into calls, and answers of `wait` into results."""
+"""What both clients share: turning arguments into calls.  Answers are in `answers`."""
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Generator, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from datetime import datetime, timedelta
@@ -9,9 +10,10 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypedDict, cast
 from uuid import UUID
 
 from onceward import calls, jsonsafe
+from onceward.answers import AnyJob, job_id_of
 from onceward.calls import Call
-from onceward.errors import InvalidArgument, InvalidPayload, JobFailed, UnknownJob, WaitTimeout, shown
-from onceward.model import FINISHED, JobInfo, JobRef, Json, Options, Retry, WorkflowRef, with_options
+from onceward.errors import InvalidArgument, InvalidPayload, shown
+from onceward.model import JobRef, Json, Options, Retry, WorkflowRef, with_options
 from onceward.model_limits import Use, check_limits, uses_json
 from onceward.workflow import Node, Workflow
 
@@ -25,7 +27,6 @@ if TYPE_CHECKING:
 
 Payload: TypeAlias = "Mapping[str, Json] | BaseModel"
 AnyTask: TypeAlias = "Task[Any, Any] | str"
-AnyJob = JobRef | UUID | str
 # What happens to a job when one that it waits for fails: it is cancelled, runs all the same, or runs only then.
 AfterPolicy = Literal["fail", "ignore", "compensate"]
 
@@ -115,6 +116,11 @@ class Requests:
 
         return resolve_dsn(self._given_dsn or (self._app.dsn if self._app else None))
 
+    @property
+    def _is_simple(self) -> bool:
+        """Nothing has to be done around an enqueue: no span, no lane that may be new."""
+        return self._lanes_declared and (self._app is None or self._app.tracing is None)
+
     def _learn_of_lanes(self, created: int, *, in_callers_transaction: bool) -> None:
         # What a caller's transaction created may still be rolled back, and looks as if it existed until then.
         self._lanes_declared = not (in_callers_transaction and created > 0)
@@ -154,6 +160,12 @@ class Requests:
             raise InvalidArgument("key cannot be given for many jobs", hint="Pass keys, one per payload.")
         if keys is not None and len(keys) != len(listed):
             raise InvalidArgument(f"keys must be as many as payloads ({len(listed)}), got {len(keys)}")
+        for given_key in keys or ():
+            if given_key is not None and not isinstance(given_key, str):
+                raise InvalidArgument(
+                    f"keys must each be a str or None, got {given_key!r:.100}",
+                    hint="Write it out with str().",
+                )
         options = self._options(known, given)
         limits = given.get("limits")
         uses = [_uses(known, item, limits) for item in listed] if limits or (known and known.limits) else None
@@ -279,10 +291,10 @@ def _traced(
 
 
 def _declared(task: Task[Any, Any]) -> Task[Any, Any]:
-    from onceward.registry import Task
-
-    if isinstance(task, Task):
-        return task
+    # Whoever has a task has loaded this already.  Looked up, not imported: an import in a function costs each call.
+    registry = sys.modules.get("onceward.registry")
+    if registry is not None and isinstance(task, registry.Task):
+        return cast("Task[Any, Any]", task)
     raise InvalidArgument(
         f"task must be a task or its name, got {task!r:.100}", hint="Declare it with @app.task."
     )
@@ -292,69 +304,9 @@ def _window(window: timedelta) -> str:
     return f"{window.total_seconds()} seconds"
 
 
-def job_id_of(job: AnyJob) -> UUID:
-    if isinstance(job, JobRef):
-        return job.id
-    if isinstance(job, UUID):
-        return job
-    try:
-        return UUID(job)
-    except (ValueError, AttributeError, TypeError):
-        raise InvalidArgument(f"job id must be a UUID, got {shown(repr(job))}") from None
-
-
-def ended(job_id: UUID, found: tuple[str, Json, Json, str | None] | None) -> tuple[bool, Json]:
-    """Whether the job is over, and its result; raises when it ended without one."""
-    if found is None:
-        raise no_such_job(job_id)
-    state, result, error, note = found
-    if state == "done":
-        return True, result
-    if state == "dead_letter" or state in FINISHED:
-        message = note or (error or {}).get("message")
-        raise JobFailed(
-            f"job {job_id} ended as {state}" + (f": {message}" if message else ""),
-            detail=f"{error['type']}: {error['message']}" if error else None,
-            hint=f'See "onceward job show {job_id}".',
-        )
-    return False, None
-
-
-def no_such_job(job_id: UUID) -> UnknownJob:
-    # Row-level security hides the jobs of others without a word.
-    return UnknownJob(
-        f"job {job_id} does not exist",
-        detail="It was never committed, or this client may not see it.",
-        hint='A role that does not own the schema sees the jobs of one tenant: client(tenant="default").',
-    )
-
-
-def found(job: AnyJob, info: JobInfo | None) -> JobInfo:
-    if info is None:
-        raise no_such_job(job_id_of(job))
-    return info
-
-
 def edited(payload: Mapping[str, Json] | None) -> str | None:
     """The payload of a requeue, as JSON text."""
     return None if payload is None else jsonsafe.dumps(an_object(payload))
-
-
-def check_timeout(timeout: timedelta) -> float:
-    """Seconds to wait."""
-    if not isinstance(timeout, timedelta):
-        raise InvalidArgument(
-            f"timeout must be a timedelta, got {timeout!r:.100}", hint="Pass timedelta(seconds=15)."
-        )
-    return timeout.total_seconds()
-
-
-def gave_up(job_id: UUID, timeout: timedelta) -> WaitTimeout:
-    return WaitTimeout(
-        f"job {job_id} has not finished within {timeout.total_seconds():g} s",
-        detail="The job goes on; only the waiting ended.",
-        hint=f'Wait longer, or see "onceward job show {job_id}".',
-    )
 
 
 def _uses(

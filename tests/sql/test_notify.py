@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import timedelta
 
 import pytest
+from psycopg.types.json import Jsonb
 
 
 @pytest.fixture
@@ -140,3 +141,8 @@ def test_a_retired_worker_is_not_woken(db, asleep, heard):
     db.call("retire_worker", worker_id=db.worker("a"))
 
     assert heard(db.enqueue) == []
+
+
+@pytest.mark.parametrize(("lane", "said"), [("mail", ["mail"]), ("ocr", [])])
+def test_the_short_form_wakes_whoever_sleeps_in_its_lane(db, asleep, heard, lane, said):
+    assert heard(lambda: db.answer("enqueue_plain", task="ocr", payload=Jsonb({}), lane=lane)) == said

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Generic, LiteralString, TypeVar
+from typing import Any, Generic, LiteralString, NamedTuple, TypeVar
 
 T = TypeVar("T")
 Row = Sequence[Any]
 
 
-@dataclass(frozen=True, slots=True)
-class Call(Generic[T]):
+class Call(NamedTuple, Generic[T]):
     """One call of one SQL function."""
 
     sql: LiteralString
@@ -19,6 +17,8 @@ class Call(Generic[T]):
     parse: Callable[[Sequence[Row]], T]
     # Whether the call may be repeated when its reply was lost.
     repeatable: bool = False
+    # Asked when the answer is None: the call was a short form of this one, which did not fit.
+    otherwise: Callable[[], Call[T]] | None = None
 
 
 def one(make: Callable[[Row], T]) -> Callable[[Sequence[Row]], T]:

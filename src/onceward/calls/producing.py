@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from typing import LiteralString
+from typing import LiteralString, cast
 from uuid import UUID
 
 from onceward import jsonsafe
@@ -69,31 +69,53 @@ def _arguments(options: Options) -> tuple[LiteralString, dict[str, object]]:
 def enqueue(task: str, payload: str, options: Options, uses: Sequence[Json] | None = None) -> Call[JobRef]:
     """`payload` is JSON text that jsonsafe has checked; `uses` are the limits that the job uses."""
     arguments, params = _arguments(options)
+    is_plain = not uses and options.key is None and params.keys() <= {"lane"}
     params["task"], params["payload"] = task, payload
+    if is_plain:
+        return Call(
+            "select onceward.enqueue_plain(%(task)s::text, %(payload)s::jsonb" + arguments + ")",
+            params,
+            _plain_ref,
+            otherwise=lambda: _enqueue(arguments, params),
+        )
     if uses:
         arguments += ", p_uses => %(uses)s::jsonb"
         params["uses"] = json.dumps(uses)
     if options.key is not None:
         arguments += ", p_key => %(key)s::text"
         params["key"] = options.key
+    # A key that lasts as long as its job may be free again when the lost reply is noticed.
+    return _enqueue(arguments, params, repeatable=options.key is not None and options.key_window != "live")
+
+
+def _enqueue(
+    arguments: LiteralString, params: dict[str, object], *, repeatable: bool = False
+) -> Call[JobRef]:
     return Call(
         "select job_id, created, answer, until, reason "
         "from onceward.enqueue(p_task => %(task)s::text, p_payload => %(payload)s::jsonb" + arguments + ")",
         params,
         _job_ref,
-        # A key that lasts as long as its job may be free again when the lost reply is noticed.
-        repeatable=options.key is not None and options.key_window != "live",
+        repeatable=repeatable,
     )
+
+
+def _plain_ref(rows: Sequence[Row]) -> JobRef:
+    job_id = rows[0][0]
+    # None: it was not plain after all.
+    return cast("JobRef", None) if job_id is None else JobRef(_uuid(job_id))
+
+
+def _uuid(job_id: object) -> UUID:
+    """Drivers differ in what they make of a uuid."""
+    return job_id if type(job_id) is UUID else UUID(str(job_id))
 
 
 def _job_ref(rows: Sequence[Row]) -> JobRef:
     job_id, created, answer, until, reason = rows[0]
-    # Drivers differ in what they make of a uuid.
-    if type(job_id) is not UUID:
-        if answer == "rejected":
-            raise rejected(reason)
-        job_id = UUID(str(job_id))
-    return JobRef(job_id, created, answer, until, reason)
+    if answer == "rejected":
+        raise rejected(reason)
+    return JobRef(_uuid(job_id), created, answer, until, reason)
 
 
 def rejected(reason: str | None) -> EnqueueRejected:
@@ -119,15 +141,17 @@ def enqueue_many(
 ) -> Call[list[JobRef]]:
     """`uses` has one list of limits per payload."""
     arguments, params = _arguments(options)
-    params["task"], params["payloads"], params["keys"] = task, payloads, keys
+    params["task"], params["payloads"] = task, payloads
+    if keys is not None:
+        # As one text: the driver makes arrays item by item.
+        arguments += ", p_keys => array(select jsonb_array_elements_text(%(keys)s::jsonb))"
+        params["keys"] = jsonsafe.dumps(keys, what="keys")
     if uses:
         arguments += ", p_uses => %(uses)s::jsonb"
         params["uses"] = json.dumps(uses)
     return Call(
         "select job_id, created, answer, until, reason from onceward.enqueue_many(p_task => %(task)s::text, "
-        "p_payloads => array(select jsonb_array_elements(%(payloads)s::jsonb)), p_keys => %(keys)s::text[]"
-        + arguments
-        + ")",
+        "p_payloads => array(select jsonb_array_elements(%(payloads)s::jsonb))" + arguments + ")",
         params,
         _job_refs,
         repeatable=keys is not None and None not in keys and options.key_window != "live",

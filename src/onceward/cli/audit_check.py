@@ -15,7 +15,6 @@ from onceward import audit, calls, jsonsafe
 from onceward.cli import output, values
 from onceward.cli.framework import AsJson
 from onceward.cli.session import Session, session_of
-from onceward.deliveries import content
 from onceward.errors import shown
 from onceward.model import Options
 
@@ -124,7 +123,7 @@ def checkpoint(
     """Export the head of the log, to be kept where nobody who can change the database can change it."""
     session = session_of(ctx)
     private = audit.read_private_key(key) if key else None
-    target = content.target(deliver_to, "--deliver-to") if deliver_to else None
+    target = _target(deliver_to) if deliver_to else None
     log = audit.Audit(session)
     made = log.checkpoint(private)
     text = json.dumps(made, indent=2) + "\n"
@@ -140,6 +139,13 @@ def checkpoint(
         where.append(f"delivery by {target['kind']}")
     log.exported(made, ", ".join(where))
     output.note(f"checkpoint of {output.counted(made['seals'], 'seal')} exported to {' and '.join(where)}")
+
+
+def _target(text: str) -> dict[str, Any]:
+    # Here, because every command would wait for it: what sends takes a third of all imports.
+    from onceward.deliveries import content
+
+    return content.target(text, "--deliver-to")
 
 
 def _deliver(session: Session, target: dict[str, Any], made: audit.Checkpoint, text: str) -> None:

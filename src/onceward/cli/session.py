@@ -145,8 +145,11 @@ def connect(conninfo: str, *, autocommit: bool = True) -> Connection:
 
 def _fetch(connection: Connection, call: Call[T]) -> T:
     try:
-        cursor = connection.execute(call.sql, call.params)
-        return call.parse(cursor.fetchall())
+        result = call.parse(connection.execute(call.sql, call.params).fetchall())
+        if result is None and call.otherwise is not None:
+            call = call.otherwise()
+            result = call.parse(connection.execute(call.sql, call.params).fetchall())
+        return result
     except (psycopg.Error, UnicodeError) as error:
         ours = from_database(error) or unfit(error, call)
         if ours is None:

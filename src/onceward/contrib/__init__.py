@@ -19,11 +19,13 @@ from onceward.errors import InvalidArgument, OncewardError, from_database
 T = TypeVar("T")
 _PLACEHOLDER = re.compile(r"%\((\w+)\)s")
 _SYNC = {
+    "onceward": "onceward.wire",
     "psycopg": "onceward.contrib.psycopg",
     "sqlalchemy": "onceward.contrib.sqlalchemy",
     "django": "onceward.contrib.django",
 }
 _ASYNC = {
+    "onceward": "onceward.wire",
     "psycopg": "onceward.contrib.psycopg",
     "sqlalchemy": "onceward.contrib.sqlalchemy",
     "asyncpg": "onceward.contrib.asyncpg",
@@ -37,7 +39,11 @@ _known: dict[tuple[type[Any], bool], Any] = {}
 def run(connection: Any, call: Call[T]) -> T:
     fetch: Callable[[Any, Call[Any]], Sequence[Row]] = _adapter(type(connection), is_async=False)
     try:
-        return call.parse(fetch(connection, call))
+        result = call.parse(fetch(connection, call))
+        if result is None and call.otherwise is not None:
+            call = call.otherwise()
+            result = call.parse(fetch(connection, call))
+        return result
     except Exception as error:
         ours = _ours(error, connection, call)
         if ours is None:
@@ -48,7 +54,11 @@ def run(connection: Any, call: Call[T]) -> T:
 async def run_async(connection: Any, call: Call[T]) -> T:
     fetch: Callable[[Any, Call[Any]], Awaitable[Sequence[Row]]] = _adapter(type(connection), is_async=True)
     try:
-        return call.parse(await fetch(connection, call))
+        result = call.parse(await fetch(connection, call))
+        if result is None and call.otherwise is not None:
+            call = call.otherwise()
+            result = call.parse(await fetch(connection, call))
+        return result
     except Exception as error:
         ours = _ours(error, connection, call)
         if ours is None:
@@ -99,7 +109,7 @@ def _find_adapter(kind: type[Any], *, is_async: bool) -> Any:
         module = table.get(base.__module__.partition(".")[0])
         if module is not None:
             return getattr(import_module(module), "fetch_async" if is_async else "fetch")
-    wanted = ", ".join(sorted(table))
+    wanted = ", ".join(sorted(set(table) - {"onceward"}))
     raise InvalidArgument(
         f"connection must be of {wanted}, got {kind.__module__}.{kind.__qualname__}",
         hint="Async connections go with AsyncClient, others with Client.",

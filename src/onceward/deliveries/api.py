@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal, Required, TypedDict, Unpack, cas
 from uuid import UUID
 
 from onceward import calls, jsonsafe
+from onceward.answers import job_id_of
 from onceward.calls import Call
 from onceward.deliveries import content
 from onceward.deliveries.content import Attachment
@@ -15,7 +16,6 @@ from onceward.deliveries.handler import LANE, TASK
 from onceward.errors import InvalidArgument, UnknownJob
 from onceward.handling import current_job
 from onceward.model import Delivery, DeliveryFilter, DeliveryInfo, Json, Retry
-from onceward.requests import job_id_of
 
 if TYPE_CHECKING:
     from onceward.async_client import AsyncClient

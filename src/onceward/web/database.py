@@ -13,9 +13,10 @@ from onceward.calls import Call, browsing
 from onceward.connecting import none_free, probe_async
 from onceward.dsn import resolve_dsn
 from onceward.errors import CannotConnect, connection_lost, is_connection_trouble
-from onceward.pools import AsyncConnection, async_pool
+from onceward.pools import async_pool
 from onceward.requests import CONNECTION_OPTIONS
 from onceward.web.identity import Actor, Identity
+from onceward.wire import WiredAsyncConnection
 
 T = TypeVar("T")
 WAIT_SECONDS = 5.0
@@ -26,7 +27,7 @@ _SERVICE = Identity("onceward web", "admin", None, "service")
 class Acting:
     """A transaction in somebody's name."""
 
-    def __init__(self, connection: AsyncConnection) -> None:
+    def __init__(self, connection: WiredAsyncConnection) -> None:
         # For clients that enqueue in this transaction.
         self.connection = connection
 

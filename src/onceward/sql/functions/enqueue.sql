@@ -1,3 +1,42 @@
+-- Most jobs name only a task, a payload and a lane, and most lanes have neither bounds nor a full audit.  Such a job is one
+-- statement: each further one, and each expression of PL/pgSQL, is felt in the time of an enqueue.  Null, and nothing
+-- written, says that there is more to look at; then enqueue does it, and says what is wrong.
+create or replace function onceward.enqueue_plain(p_task text, p_payload jsonb, p_lane text default 'default')
+  returns uuid
+  language plpgsql security definer
+  set search_path = pg_catalog, pg_temp
+as $$
+declare
+  v_id      uuid;
+  v_sleeper boolean;
+begin
+  insert into onceward.job_private as j
+    (id, tenant, lane, task, state, priority, ready_seq, max_attempts, created_at, run_at, payload, line)
+  select onceward.new_id(), 'default', p_lane, p_task, 'ready', 0, nextval('onceward.ready_seq'), 8, onceward.now(),
+         onceward.now(), p_payload, ''
+    from onceward.lane_private as l
+   where l.name = p_lane and not l.bounded and l.audit <> 'all'
+     and pg_column_size(p_payload) <= l.max_payload_bytes
+     -- A payload that comes compressed from a table counts in full.
+     and pg_column_compression(p_payload) is null
+     and jsonb_typeof(p_payload) = 'object'
+     and coalesce(nullif(current_setting('onceward.tenant', true), '*'), '') = ''
+     -- Not as one pattern with {1,200}: that took longer than the insert.
+     and length(p_task) between 1 and 200 and p_task !~ '[^A-Za-z0-9_.:/-]'
+  returning j.id,
+            exists (select from onceward.worker_private as w
+                     where w.asleep_until > onceward.now() and w.retired_at is null and p_lane = any (w.lanes))
+       into v_id, v_sleeper;
+  -- What onceward.wake does.
+  if v_sleeper then
+    perform pg_notify('onceward', p_lane);
+  end if;
+  return v_id;
+end;
+$$;
+comment on function onceward.enqueue_plain(text, jsonb, text) is
+  'Enqueues one job that has nothing but a task, a payload and a lane, in the caller''s transaction, and returns its id.  Null: nothing was written, because the lane is unknown, bounded or fully audited, a tenant is set, or an argument is wrong; onceward.enqueue tells which.';
+
 -- Enqueue one job, in the caller's transaction.  Takes no lock that another caller could wait for, except
 -- on the same idempotency key, where waiting for the other transaction is the point.
 create or replace function onceward.enqueue(
@@ -38,18 +77,21 @@ declare
   v_bounded boolean;
   v_line    text;
   v_audit   boolean;
-  v_plain   boolean;
 begin
-  -- Most jobs name only a task and a payload: the defaults need no checking.
+  -- The defaults need no checking.
   if num_nonnulls(p_run_at, p_expires_at, p_timeout, p_retry, p_tenant, p_concurrency_key, p_headers) > 0
      or p_priority is distinct from 0 or p_max_attempts is distinct from 8 or p_concurrency_limit is distinct from 1
-     -- Not as one pattern with {1,200}: that took longer than the insert.
      or p_task is null or length(p_task) not between 1 and 200 or p_task ~ '[^A-Za-z0-9_.:/-]' then
     perform onceward.check_job_arguments(p_task, p_priority, p_run_at, p_expires_at, p_timeout, p_max_attempts,
                                          p_retry, p_tenant, p_concurrency_key, p_concurrency_limit, p_headers);
-    v_plain := false;
-  else
-    v_plain := num_nonnulls(p_key, p_after, p_workflow_id, p_parent_id, p_node, p_uses) = 0 and p_after_policy = 'fail';
+  elsif num_nonnulls(p_key, p_after, p_workflow_id, p_parent_id, p_node, p_uses) = 0 and p_after_policy = 'fail' then
+    job_id := onceward.enqueue_plain(p_task, p_payload, p_lane);
+    if job_id is not null then
+      created := true;
+      answer := 'accepted';
+      return next;
+      return;
+    end if;
   end if;
 
   -- Everything that has to be known, in one statement: each further one costs a tenth of the whole enqueue.
@@ -80,21 +122,6 @@ begin
       perform onceward.payload_too_large(p_payload, v_cap, p_lane);
     end if;
     v_tenant := onceward.tenant_for(p_tenant);
-  end if;
-
-  -- What the rest does for such a job, without what it does for others: each expression costs a hundredth of the whole.
-  if v_plain and not v_bounded and not v_audit then
-    insert into onceward.job_private as j
-      (id, tenant, lane, task, state, priority, ready_seq, max_attempts, created_at, run_at, payload, line)
-    values
-      (onceward.new_id(), v_tenant, p_lane, p_task, 'ready', 0, nextval('onceward.ready_seq'), 8, onceward.now(),
-       onceward.now(), p_payload, case when v_fair and v_tenant <> 'default' then v_tenant else '' end)
-    returning j.id, true, 'accepted' into job_id, created, answer;
-    if v_sleeper then
-      perform pg_notify('onceward', p_lane);
-    end if;
-    return next;
-    return;
   end if;
 
   if p_uses is not null then
