@@ -19,7 +19,7 @@ HEADER = """\
 # Each query returns one column of text.  Oids of relations are restricted to ours without daily partitions.
 _OURS: LiteralString = (
     "with ours as (select c.* from pg_class as c where c.relnamespace = 'onceward'::regnamespace "
-    "and c.relname !~ '^(archive|attempt|step)_[0-9]{8}') "
+    "and c.relname !~ '_[0-9]{8}') "
 )
 _ROLES: LiteralString = """
 select format('create role %I%s;', rolname, case when rolcanlogin then ' login' else ' nologin' end)

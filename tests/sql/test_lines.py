@@ -217,6 +217,49 @@ def test_a_floor_of_a_line_bounds_its_scan(db):
     assert [row.job_id for row in claimed(rows)] == [second]
 
 
+def test_a_floor_of_a_line_with_limits_bounds_its_scan_and_its_limits_hold(db):
+    db.call("set_limit", name="api", requests=3, period="1 h", burst=3)
+    jobs = [db.enqueue(uses=Jsonb([{"limit": "api"}])) for _ in range(5)]
+    seqs = {
+        row.id: (row.line, row.ready_seq)
+        for row in db.run("select id, line, ready_seq from onceward.job_private")
+    }
+    line, second = seqs[jobs[1]]
+    known = Jsonb({"default": {"after": "", "floors": {line: {"0": second}}}})
+
+    rows = db.exchange(lanes=["default"], max=10, floors=Jsonb({"default": {}}), lines=known)
+
+    assert [row.job_id for row in claimed(rows)] == jobs[2:]
+    assert db.exchange(lanes=["default"], max=10)[0].outcome == "lines", (
+        "three requests were taken, and there are no more"
+    )
+
+
+def test_lines_beside_one_that_is_known_are_found(db):
+    db.enqueue_many("ocr", [{}] * 3, tenant="b")
+    for tenant in "acd":
+        db.enqueue(tenant=tenant)
+    floor = db.value("select max(ready_seq) from onceward.job_private where tenant = 'b'")
+    known = Jsonb({"default": {"after": "b", "floors": {"b": {"0": floor}, "x": {"0": 0}}}})
+
+    rows = db.exchange(lanes=["default"], max=10, floors=Jsonb({"default": {}}), lines=known)
+
+    assert [row.tenant for row in claimed(rows)] == ["c", "d", "a"]
+
+
+def test_a_line_with_limits_that_nobody_has_looked_at_gives_nothing(db):
+    """Its first job may come between the look at its limits and the claim."""
+    db.call("set_limit", name="api", requests=1, period="1 h", burst=1)
+    job = db.enqueue(uses=Jsonb([{"limit": "api"}]))
+    line = db.value("select line from onceward.job_private")
+
+    claims = db.call(
+        "claim_limited", worker_id=db.worker(), lane="default", line=line, max=1, uses=None, floors=None
+    )
+
+    assert (claims, db.state(job)) == ([], "ready")
+
+
 def test_of_lines_with_limits_no_more_are_taken_than_can_start(db):
     db.answer("set_limit", name="api", requests=1000, burst=100)
     db.enqueue_many("ocr", [{}] * 50, uses=Jsonb([{"limit": "api"}]))

@@ -269,6 +269,41 @@ def test_a_new_blocked_job_is_admitted_by_reading_its_key_only(million, reads):
 
 
 @with_any_statistics
+def test_finishing_lets_the_first_of_each_key_in_and_reads_none_of_the_others_that_wait(million, reads):
+    """A hundred wait for each key; twenty running jobs of it are in the way, and are cleared beforehand."""
+    keys = 20
+
+    def finish():
+        million.run(
+            "delete from onceward.job_private where state = 'running' and worker_id <> %s",
+            million.worker("w1"),
+        )
+        claims = [
+            million.run(
+                "update onceward.job_private set concurrency_key = %s where id = "
+                "(select id from onceward.job_private where state = 'running' and worker_id = %s order by id offset %s limit 1) "
+                "returning id as job_id, epoch",
+                f"key-{n}", million.worker("w1"), n,
+            )[0]
+            for n in range(keys)
+        ]  # fmt: skip
+        million.run(
+            "delete from onceward.job_private where state = 'running' and id <> all (%s)",
+            [claim.job_id for claim in claims],
+        )
+        before = reads.counters()
+        million.exchange(claims, worker="w1", lanes=[], max=0)
+        reads.after(before)
+        return million.value(
+            "select count(*) from onceward.job_private where state = 'ready' and concurrency_key is not null"
+        )
+
+    assert reads.of(finish) == keys
+    # Of those that held a place, the entries are still there.
+    assert reads.inside["onceward.job_key_idx"] <= keys * (RUNNING // KEYS + PER_JOB), reads.inside
+
+
+@with_any_statistics
 def test_rescue_reads_the_jobs_of_the_workers_that_died(million, reads):
     def kill_and_rescue():
         million.run(

@@ -34,6 +34,7 @@ WITHOUT_A_TENANT = {
     "resume_lane": "lanes are of everybody",
     "explain_lane": "counts the jobs that the caller sees; see test_explain",
     "metrics": "numbers of the whole database, without the name of a tenant; see test_metrics",
+    "enqueue_plain": "for the default tenant alone: with another one set it writes nothing; see test_enqueue_plain",
     "tick": "does for every tenant what its schedules say, and tells how many",
     "actor": "of the session itself",
     **dict.fromkeys(

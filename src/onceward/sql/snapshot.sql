@@ -183,342 +183,6 @@ create table onceward.attempt_private (
   constraint attempt_private_pkey PRIMARY KEY (job_id, epoch)
 ) partition by RANGE (job_id);
 -- row-level security: enabled and forced
-create table onceward.audit_20261115 (
-  seq bigint not null default nextval('onceward.audit_seq'::regclass),
-  xact xid8 not null default pg_current_xact_id(),
-  at timestamp with time zone not null,
-  kind text not null,
-  source text not null,
-  actor text not null,
-  role text not null,
-  tenant text,
-  job_id uuid,
-  jobs uuid[],
-  entity_type text,
-  entity_id text,
-  before jsonb,
-  after jsonb,
-  message text,
-  meta jsonb,
-  constraint audit_20261115_pkey PRIMARY KEY (seq, at),
-  constraint audit_source_known CHECK ((source = ANY (ARRAY['engine'::text, 'application'::text])))
-) -- a partition: FOR VALUES FROM ('2026-11-15 00:00:00+00') TO ('2026-11-16 00:00:00+00');
--- row-level security: enabled and forced
-create table onceward.audit_20261116 (
-  seq bigint not null default nextval('onceward.audit_seq'::regclass),
-  xact xid8 not null default pg_current_xact_id(),
-  at timestamp with time zone not null,
-  kind text not null,
-  source text not null,
-  actor text not null,
-  role text not null,
-  tenant text,
-  job_id uuid,
-  jobs uuid[],
-  entity_type text,
-  entity_id text,
-  before jsonb,
-  after jsonb,
-  message text,
-  meta jsonb,
-  constraint audit_20261116_pkey PRIMARY KEY (seq, at),
-  constraint audit_source_known CHECK ((source = ANY (ARRAY['engine'::text, 'application'::text])))
-) -- a partition: FOR VALUES FROM ('2026-11-16 00:00:00+00') TO ('2026-11-17 00:00:00+00');
--- row-level security: enabled and forced
-create table onceward.audit_20261117 (
-  seq bigint not null default nextval('onceward.audit_seq'::regclass),
-  xact xid8 not null default pg_current_xact_id(),
-  at timestamp with time zone not null,
-  kind text not null,
-  source text not null,
-  actor text not null,
-  role text not null,
-  tenant text,
-  job_id uuid,
-  jobs uuid[],
-  entity_type text,
-  entity_id text,
-  before jsonb,
-  after jsonb,
-  message text,
-  meta jsonb,
-  constraint audit_20261117_pkey PRIMARY KEY (seq, at),
-  constraint audit_source_known CHECK ((source = ANY (ARRAY['engine'::text, 'application'::text])))
-) -- a partition: FOR VALUES FROM ('2026-11-17 00:00:00+00') TO ('2026-11-18 00:00:00+00');
--- row-level security: enabled and forced
-create table onceward.audit_20261118 (
-  seq bigint not null default nextval('onceward.audit_seq'::regclass),
-  xact xid8 not null default pg_current_xact_id(),
-  at timestamp with time zone not null,
-  kind text not null,
-  source text not null,
-  actor text not null,
-  role text not null,
-  tenant text,
-  job_id uuid,
-  jobs uuid[],
-  entity_type text,
-  entity_id text,
-  before jsonb,
-  after jsonb,
-  message text,
-  meta jsonb,
-  constraint audit_20261118_pkey PRIMARY KEY (seq, at),
-  constraint audit_source_known CHECK ((source = ANY (ARRAY['engine'::text, 'application'::text])))
-) -- a partition: FOR VALUES FROM ('2026-11-18 00:00:00+00') TO ('2026-11-19 00:00:00+00');
--- row-level security: enabled and forced
-create table onceward.audit_20261119 (
-  seq bigint not null default nextval('onceward.audit_seq'::regclass),
-  xact xid8 not null default pg_current_xact_id(),
-  at timestamp with time zone not null,
-  kind text not null,
-  source text not null,
-  actor text not null,
-  role text not null,
-  tenant text,
-  job_id uuid,
-  jobs uuid[],
-  entity_type text,
-  entity_id text,
-  before jsonb,
-  after jsonb,
-  message text,
-  meta jsonb,
-  constraint audit_20261119_pkey PRIMARY KEY (seq, at),
-  constraint audit_source_known CHECK ((source = ANY (ARRAY['engine'::text, 'application'::text])))
-) -- a partition: FOR VALUES FROM ('2026-11-19 00:00:00+00') TO ('2026-11-20 00:00:00+00');
--- row-level security: enabled and forced
-create table onceward.audit_20261120 (
-  seq bigint not null default nextval('onceward.audit_seq'::regclass),
-  xact xid8 not null default pg_current_xact_id(),
-  at timestamp with time zone not null,
-  kind text not null,
-  source text not null,
-  actor text not null,
-  role text not null,
-  tenant text,
-  job_id uuid,
-  jobs uuid[],
-  entity_type text,
-  entity_id text,
-  before jsonb,
-  after jsonb,
-  message text,
-  meta jsonb,
-  constraint audit_20261120_pkey PRIMARY KEY (seq, at),
-  constraint audit_source_known CHECK ((source = ANY (ARRAY['engine'::text, 'application'::text])))
-) -- a partition: FOR VALUES FROM ('2026-11-20 00:00:00+00') TO ('2026-11-21 00:00:00+00');
--- row-level security: enabled and forced
-create table onceward.audit_20261121 (
-  seq bigint not null default nextval('onceward.audit_seq'::regclass),
-  xact xid8 not null default pg_current_xact_id(),
-  at timestamp with time zone not null,
-  kind text not null,
-  source text not null,
-  actor text not null,
-  role text not null,
-  tenant text,
-  job_id uuid,
-  jobs uuid[],
-  entity_type text,
-  entity_id text,
-  before jsonb,
-  after jsonb,
-  message text,
-  meta jsonb,
-  constraint audit_20261121_pkey PRIMARY KEY (seq, at),
-  constraint audit_source_known CHECK ((source = ANY (ARRAY['engine'::text, 'application'::text])))
-) -- a partition: FOR VALUES FROM ('2026-11-21 00:00:00+00') TO ('2026-11-22 00:00:00+00');
--- row-level security: enabled and forced
-create table onceward.audit_20261122 (
-  seq bigint not null default nextval('onceward.audit_seq'::regclass),
-  xact xid8 not null default pg_current_xact_id(),
-  at timestamp with time zone not null,
-  kind text not null,
-  source text not null,
-  actor text not null,
-  role text not null,
-  tenant text,
-  job_id uuid,
-  jobs uuid[],
-  entity_type text,
-  entity_id text,
-  before jsonb,
-  after jsonb,
-  message text,
-  meta jsonb,
-  constraint audit_20261122_pkey PRIMARY KEY (seq, at),
-  constraint audit_source_known CHECK ((source = ANY (ARRAY['engine'::text, 'application'::text])))
-) -- a partition: FOR VALUES FROM ('2026-11-22 00:00:00+00') TO ('2026-11-23 00:00:00+00');
--- row-level security: enabled and forced
-create table onceward.audit_20261123 (
-  seq bigint not null default nextval('onceward.audit_seq'::regclass),
-  xact xid8 not null default pg_current_xact_id(),
-  at timestamp with time zone not null,
-  kind text not null,
-  source text not null,
-  actor text not null,
-  role text not null,
-  tenant text,
-  job_id uuid,
-  jobs uuid[],
-  entity_type text,
-  entity_id text,
-  before jsonb,
-  after jsonb,
-  message text,
-  meta jsonb,
-  constraint audit_20261123_pkey PRIMARY KEY (seq, at),
-  constraint audit_source_known CHECK ((source = ANY (ARRAY['engine'::text, 'application'::text])))
-) -- a partition: FOR VALUES FROM ('2026-11-23 00:00:00+00') TO ('2026-11-24 00:00:00+00');
--- row-level security: enabled and forced
-create table onceward.audit_20261124 (
-  seq bigint not null default nextval('onceward.audit_seq'::regclass),
-  xact xid8 not null default pg_current_xact_id(),
-  at timestamp with time zone not null,
-  kind text not null,
-  source text not null,
-  actor text not null,
-  role text not null,
-  tenant text,
-  job_id uuid,
-  jobs uuid[],
-  entity_type text,
-  entity_id text,
-  before jsonb,
-  after jsonb,
-  message text,
-  meta jsonb,
-  constraint audit_20261124_pkey PRIMARY KEY (seq, at),
-  constraint audit_source_known CHECK ((source = ANY (ARRAY['engine'::text, 'application'::text])))
-) -- a partition: FOR VALUES FROM ('2026-11-24 00:00:00+00') TO ('2026-11-25 00:00:00+00');
--- row-level security: enabled and forced
-create table onceward.audit_20261125 (
-  seq bigint not null default nextval('onceward.audit_seq'::regclass),
-  xact xid8 not null default pg_current_xact_id(),
-  at timestamp with time zone not null,
-  kind text not null,
-  source text not null,
-  actor text not null,
-  role text not null,
-  tenant text,
-  job_id uuid,
-  jobs uuid[],
-  entity_type text,
-  entity_id text,
-  before jsonb,
-  after jsonb,
-  message text,
-  meta jsonb,
-  constraint audit_20261125_pkey PRIMARY KEY (seq, at),
-  constraint audit_source_known CHECK ((source = ANY (ARRAY['engine'::text, 'application'::text])))
-) -- a partition: FOR VALUES FROM ('2026-11-25 00:00:00+00') TO ('2026-11-26 00:00:00+00');
--- row-level security: enabled and forced
-create table onceward.audit_20261126 (
-  seq bigint not null default nextval('onceward.audit_seq'::regclass),
-  xact xid8 not null default pg_current_xact_id(),
-  at timestamp with time zone not null,
-  kind text not null,
-  source text not null,
-  actor text not null,
-  role text not null,
-  tenant text,
-  job_id uuid,
-  jobs uuid[],
-  entity_type text,
-  entity_id text,
-  before jsonb,
-  after jsonb,
-  message text,
-  meta jsonb,
-  constraint audit_20261126_pkey PRIMARY KEY (seq, at),
-  constraint audit_source_known CHECK ((source = ANY (ARRAY['engine'::text, 'application'::text])))
-) -- a partition: FOR VALUES FROM ('2026-11-26 00:00:00+00') TO ('2026-11-27 00:00:00+00');
--- row-level security: enabled and forced
-create table onceward.audit_20261127 (
-  seq bigint not null default nextval('onceward.audit_seq'::regclass),
-  xact xid8 not null default pg_current_xact_id(),
-  at timestamp with time zone not null,
-  kind text not null,
-  source text not null,
-  actor text not null,
-  role text not null,
-  tenant text,
-  job_id uuid,
-  jobs uuid[],
-  entity_type text,
-  entity_id text,
-  before jsonb,
-  after jsonb,
-  message text,
-  meta jsonb,
-  constraint audit_20261127_pkey PRIMARY KEY (seq, at),
-  constraint audit_source_known CHECK ((source = ANY (ARRAY['engine'::text, 'application'::text])))
-) -- a partition: FOR VALUES FROM ('2026-11-27 00:00:00+00') TO ('2026-11-28 00:00:00+00');
--- row-level security: enabled and forced
-create table onceward.audit_20261128 (
-  seq bigint not null default nextval('onceward.audit_seq'::regclass),
-  xact xid8 not null default pg_current_xact_id(),
-  at timestamp with time zone not null,
-  kind text not null,
-  source text not null,
-  actor text not null,
-  role text not null,
-  tenant text,
-  job_id uuid,
-  jobs uuid[],
-  entity_type text,
-  entity_id text,
-  before jsonb,
-  after jsonb,
-  message text,
-  meta jsonb,
-  constraint audit_20261128_pkey PRIMARY KEY (seq, at),
-  constraint audit_source_known CHECK ((source = ANY (ARRAY['engine'::text, 'application'::text])))
-) -- a partition: FOR VALUES FROM ('2026-11-28 00:00:00+00') TO ('2026-11-29 00:00:00+00');
--- row-level security: enabled and forced
-create table onceward.audit_20261129 (
-  seq bigint not null default nextval('onceward.audit_seq'::regclass),
-  xact xid8 not null default pg_current_xact_id(),
-  at timestamp with time zone not null,
-  kind text not null,
-  source text not null,
-  actor text not null,
-  role text not null,
-  tenant text,
-  job_id uuid,
-  jobs uuid[],
-  entity_type text,
-  entity_id text,
-  before jsonb,
-  after jsonb,
-  message text,
-  meta jsonb,
-  constraint audit_20261129_pkey PRIMARY KEY (seq, at),
-  constraint audit_source_known CHECK ((source = ANY (ARRAY['engine'::text, 'application'::text])))
-) -- a partition: FOR VALUES FROM ('2026-11-29 00:00:00+00') TO ('2026-11-30 00:00:00+00');
--- row-level security: enabled and forced
-create table onceward.audit_20261130 (
-  seq bigint not null default nextval('onceward.audit_seq'::regclass),
-  xact xid8 not null default pg_current_xact_id(),
-  at timestamp with time zone not null,
-  kind text not null,
-  source text not null,
-  actor text not null,
-  role text not null,
-  tenant text,
-  job_id uuid,
-  jobs uuid[],
-  entity_type text,
-  entity_id text,
-  before jsonb,
-  after jsonb,
-  message text,
-  meta jsonb,
-  constraint audit_20261130_pkey PRIMARY KEY (seq, at),
-  constraint audit_source_known CHECK ((source = ANY (ARRAY['engine'::text, 'application'::text])))
-) -- a partition: FOR VALUES FROM ('2026-11-30 00:00:00+00') TO ('2026-12-01 00:00:00+00');
--- row-level security: enabled and forced
 create table onceward.audit_default (
   seq bigint not null default nextval('onceward.audit_seq'::regclass),
   xact xid8 not null default pg_current_xact_id(),
@@ -630,7 +294,7 @@ create table onceward.comment_private (
 create table onceward.concurrency_private (
   tenant text not null,
   concurrency_key text not null,
-  constraint concurrency_private_pkey PRIMARY KEY (tenant, concurrency_key)
+  constraint concurrency_private_pkey PRIMARY KEY (concurrency_key, tenant)
 );
 -- row-level security: enabled and forced
 create table onceward.delivery_content_private (
@@ -739,6 +403,7 @@ create table onceward.job_private (
   line text not null default ''::text,
   uses jsonb,
   settled jsonb,
+  concurrency_hash bigint default hashtextextended(((tenant || ''::text) || concurrency_key), (0)::bigint),
   constraint job_private_pkey PRIMARY KEY (id),
   constraint job_running_has_lease CHECK (((state = 'running'::text) = (worker_id IS NOT NULL)))
 ) with (autovacuum_analyze_scale_factor=0.1, autovacuum_vacuum_cost_delay=0, autovacuum_vacuum_scale_factor=0.02, autovacuum_vacuum_threshold=5000);
@@ -750,7 +415,7 @@ create table onceward.key_private (
   job_id uuid not null,
   payload_hash bytea not null,
   expires_at timestamp with time zone,
-  constraint key_private_pkey PRIMARY KEY (tenant, task, key)
+  constraint key_private_pkey PRIMARY KEY (key, task, tenant)
 );
 -- row-level security: enabled and forced
 create table onceward.lane_private (
@@ -1023,134 +688,6 @@ create table onceward.schedule_private (
   constraint schedule_source_known CHECK ((source = ANY (ARRAY['code'::text, 'person'::text])))
 ) with (fillfactor=50);
 -- row-level security: enabled and forced
-create table onceward.seal_leaf_20261115 (
-  number bigint not null,
-  day date not null,
-  seqs bigint[] not null,
-  leaves bytea not null,
-  constraint seal_leaf_20261115_pkey PRIMARY KEY (number, day)
-) -- a partition: FOR VALUES FROM ('2026-11-15') TO ('2026-11-16');
--- row-level security: enabled and forced
-create table onceward.seal_leaf_20261116 (
-  number bigint not null,
-  day date not null,
-  seqs bigint[] not null,
-  leaves bytea not null,
-  constraint seal_leaf_20261116_pkey PRIMARY KEY (number, day)
-) -- a partition: FOR VALUES FROM ('2026-11-16') TO ('2026-11-17');
--- row-level security: enabled and forced
-create table onceward.seal_leaf_20261117 (
-  number bigint not null,
-  day date not null,
-  seqs bigint[] not null,
-  leaves bytea not null,
-  constraint seal_leaf_20261117_pkey PRIMARY KEY (number, day)
-) -- a partition: FOR VALUES FROM ('2026-11-17') TO ('2026-11-18');
--- row-level security: enabled and forced
-create table onceward.seal_leaf_20261118 (
-  number bigint not null,
-  day date not null,
-  seqs bigint[] not null,
-  leaves bytea not null,
-  constraint seal_leaf_20261118_pkey PRIMARY KEY (number, day)
-) -- a partition: FOR VALUES FROM ('2026-11-18') TO ('2026-11-19');
--- row-level security: enabled and forced
-create table onceward.seal_leaf_20261119 (
-  number bigint not null,
-  day date not null,
-  seqs bigint[] not null,
-  leaves bytea not null,
-  constraint seal_leaf_20261119_pkey PRIMARY KEY (number, day)
-) -- a partition: FOR VALUES FROM ('2026-11-19') TO ('2026-11-20');
--- row-level security: enabled and forced
-create table onceward.seal_leaf_20261120 (
-  number bigint not null,
-  day date not null,
-  seqs bigint[] not null,
-  leaves bytea not null,
-  constraint seal_leaf_20261120_pkey PRIMARY KEY (number, day)
-) -- a partition: FOR VALUES FROM ('2026-11-20') TO ('2026-11-21');
--- row-level security: enabled and forced
-create table onceward.seal_leaf_20261121 (
-  number bigint not null,
-  day date not null,
-  seqs bigint[] not null,
-  leaves bytea not null,
-  constraint seal_leaf_20261121_pkey PRIMARY KEY (number, day)
-) -- a partition: FOR VALUES FROM ('2026-11-21') TO ('2026-11-22');
--- row-level security: enabled and forced
-create table onceward.seal_leaf_20261122 (
-  number bigint not null,
-  day date not null,
-  seqs bigint[] not null,
-  leaves bytea not null,
-  constraint seal_leaf_20261122_pkey PRIMARY KEY (number, day)
-) -- a partition: FOR VALUES FROM ('2026-11-22') TO ('2026-11-23');
--- row-level security: enabled and forced
-create table onceward.seal_leaf_20261123 (
-  number bigint not null,
-  day date not null,
-  seqs bigint[] not null,
-  leaves bytea not null,
-  constraint seal_leaf_20261123_pkey PRIMARY KEY (number, day)
-) -- a partition: FOR VALUES FROM ('2026-11-23') TO ('2026-11-24');
--- row-level security: enabled and forced
-create table onceward.seal_leaf_20261124 (
-  number bigint not null,
-  day date not null,
-  seqs bigint[] not null,
-  leaves bytea not null,
-  constraint seal_leaf_20261124_pkey PRIMARY KEY (number, day)
-) -- a partition: FOR VALUES FROM ('2026-11-24') TO ('2026-11-25');
--- row-level security: enabled and forced
-create table onceward.seal_leaf_20261125 (
-  number bigint not null,
-  day date not null,
-  seqs bigint[] not null,
-  leaves bytea not null,
-  constraint seal_leaf_20261125_pkey PRIMARY KEY (number, day)
-) -- a partition: FOR VALUES FROM ('2026-11-25') TO ('2026-11-26');
--- row-level security: enabled and forced
-create table onceward.seal_leaf_20261126 (
-  number bigint not null,
-  day date not null,
-  seqs bigint[] not null,
-  leaves bytea not null,
-  constraint seal_leaf_20261126_pkey PRIMARY KEY (number, day)
-) -- a partition: FOR VALUES FROM ('2026-11-26') TO ('2026-11-27');
--- row-level security: enabled and forced
-create table onceward.seal_leaf_20261127 (
-  number bigint not null,
-  day date not null,
-  seqs bigint[] not null,
-  leaves bytea not null,
-  constraint seal_leaf_20261127_pkey PRIMARY KEY (number, day)
-) -- a partition: FOR VALUES FROM ('2026-11-27') TO ('2026-11-28');
--- row-level security: enabled and forced
-create table onceward.seal_leaf_20261128 (
-  number bigint not null,
-  day date not null,
-  seqs bigint[] not null,
-  leaves bytea not null,
-  constraint seal_leaf_20261128_pkey PRIMARY KEY (number, day)
-) -- a partition: FOR VALUES FROM ('2026-11-28') TO ('2026-11-29');
--- row-level security: enabled and forced
-create table onceward.seal_leaf_20261129 (
-  number bigint not null,
-  day date not null,
-  seqs bigint[] not null,
-  leaves bytea not null,
-  constraint seal_leaf_20261129_pkey PRIMARY KEY (number, day)
-) -- a partition: FOR VALUES FROM ('2026-11-29') TO ('2026-11-30');
--- row-level security: enabled and forced
-create table onceward.seal_leaf_20261130 (
-  number bigint not null,
-  day date not null,
-  seqs bigint[] not null,
-  leaves bytea not null,
-  constraint seal_leaf_20261130_pkey PRIMARY KEY (number, day)
-) -- a partition: FOR VALUES FROM ('2026-11-30') TO ('2026-12-01');
--- row-level security: enabled and forced
 create table onceward.seal_leaf_default (
   number bigint not null,
   day date not null,
@@ -1347,86 +884,6 @@ CREATE UNIQUE INDEX assignment_of_idx ON onceward.assignment_private USING btree
 CREATE INDEX assignment_old_idx ON onceward.assignment_private USING btree (assigned_at);
 CREATE INDEX attempt_default_ended_at_idx ON onceward.attempt_default USING btree (ended_at) WHERE (error_type = 'LeaseExpired'::text);
 CREATE INDEX attempt_rescued_idx ON ONLY onceward.attempt_private USING btree (ended_at) WHERE (error_type = 'LeaseExpired'::text);
-CREATE INDEX audit_20261115_at_idx ON onceward.audit_20261115 USING btree (at);
-CREATE INDEX audit_20261115_entity_type_entity_id_idx ON onceward.audit_20261115 USING btree (entity_type, entity_id) WHERE (entity_type IS NOT NULL);
-CREATE INDEX audit_20261115_job_id_idx ON onceward.audit_20261115 USING btree (job_id) WHERE (job_id IS NOT NULL);
-CREATE INDEX audit_20261115_kind_seq_idx ON onceward.audit_20261115 USING btree (kind, seq) WHERE (kind = ANY (ARRAY['audit.checkpoint'::text, 'audit.dropped'::text]));
-CREATE INDEX audit_20261115_xact_seq_idx ON onceward.audit_20261115 USING btree (xact, seq);
-CREATE INDEX audit_20261116_at_idx ON onceward.audit_20261116 USING btree (at);
-CREATE INDEX audit_20261116_entity_type_entity_id_idx ON onceward.audit_20261116 USING btree (entity_type, entity_id) WHERE (entity_type IS NOT NULL);
-CREATE INDEX audit_20261116_job_id_idx ON onceward.audit_20261116 USING btree (job_id) WHERE (job_id IS NOT NULL);
-CREATE INDEX audit_20261116_kind_seq_idx ON onceward.audit_20261116 USING btree (kind, seq) WHERE (kind = ANY (ARRAY['audit.checkpoint'::text, 'audit.dropped'::text]));
-CREATE INDEX audit_20261116_xact_seq_idx ON onceward.audit_20261116 USING btree (xact, seq);
-CREATE INDEX audit_20261117_at_idx ON onceward.audit_20261117 USING btree (at);
-CREATE INDEX audit_20261117_entity_type_entity_id_idx ON onceward.audit_20261117 USING btree (entity_type, entity_id) WHERE (entity_type IS NOT NULL);
-CREATE INDEX audit_20261117_job_id_idx ON onceward.audit_20261117 USING btree (job_id) WHERE (job_id IS NOT NULL);
-CREATE INDEX audit_20261117_kind_seq_idx ON onceward.audit_20261117 USING btree (kind, seq) WHERE (kind = ANY (ARRAY['audit.checkpoint'::text, 'audit.dropped'::text]));
-CREATE INDEX audit_20261117_xact_seq_idx ON onceward.audit_20261117 USING btree (xact, seq);
-CREATE INDEX audit_20261118_at_idx ON onceward.audit_20261118 USING btree (at);
-CREATE INDEX audit_20261118_entity_type_entity_id_idx ON onceward.audit_20261118 USING btree (entity_type, entity_id) WHERE (entity_type IS NOT NULL);
-CREATE INDEX audit_20261118_job_id_idx ON onceward.audit_20261118 USING btree (job_id) WHERE (job_id IS NOT NULL);
-CREATE INDEX audit_20261118_kind_seq_idx ON onceward.audit_20261118 USING btree (kind, seq) WHERE (kind = ANY (ARRAY['audit.checkpoint'::text, 'audit.dropped'::text]));
-CREATE INDEX audit_20261118_xact_seq_idx ON onceward.audit_20261118 USING btree (xact, seq);
-CREATE INDEX audit_20261119_at_idx ON onceward.audit_20261119 USING btree (at);
-CREATE INDEX audit_20261119_entity_type_entity_id_idx ON onceward.audit_20261119 USING btree (entity_type, entity_id) WHERE (entity_type IS NOT NULL);
-CREATE INDEX audit_20261119_job_id_idx ON onceward.audit_20261119 USING btree (job_id) WHERE (job_id IS NOT NULL);
-CREATE INDEX audit_20261119_kind_seq_idx ON onceward.audit_20261119 USING btree (kind, seq) WHERE (kind = ANY (ARRAY['audit.checkpoint'::text, 'audit.dropped'::text]));
-CREATE INDEX audit_20261119_xact_seq_idx ON onceward.audit_20261119 USING btree (xact, seq);
-CREATE INDEX audit_20261120_at_idx ON onceward.audit_20261120 USING btree (at);
-CREATE INDEX audit_20261120_entity_type_entity_id_idx ON onceward.audit_20261120 USING btree (entity_type, entity_id) WHERE (entity_type IS NOT NULL);
-CREATE INDEX audit_20261120_job_id_idx ON onceward.audit_20261120 USING btree (job_id) WHERE (job_id IS NOT NULL);
-CREATE INDEX audit_20261120_kind_seq_idx ON onceward.audit_20261120 USING btree (kind, seq) WHERE (kind = ANY (ARRAY['audit.checkpoint'::text, 'audit.dropped'::text]));
-CREATE INDEX audit_20261120_xact_seq_idx ON onceward.audit_20261120 USING btree (xact, seq);
-CREATE INDEX audit_20261121_at_idx ON onceward.audit_20261121 USING btree (at);
-CREATE INDEX audit_20261121_entity_type_entity_id_idx ON onceward.audit_20261121 USING btree (entity_type, entity_id) WHERE (entity_type IS NOT NULL);
-CREATE INDEX audit_20261121_job_id_idx ON onceward.audit_20261121 USING btree (job_id) WHERE (job_id IS NOT NULL);
-CREATE INDEX audit_20261121_kind_seq_idx ON onceward.audit_20261121 USING btree (kind, seq) WHERE (kind = ANY (ARRAY['audit.checkpoint'::text, 'audit.dropped'::text]));
-CREATE INDEX audit_20261121_xact_seq_idx ON onceward.audit_20261121 USING btree (xact, seq);
-CREATE INDEX audit_20261122_at_idx ON onceward.audit_20261122 USING btree (at);
-CREATE INDEX audit_20261122_entity_type_entity_id_idx ON onceward.audit_20261122 USING btree (entity_type, entity_id) WHERE (entity_type IS NOT NULL);
-CREATE INDEX audit_20261122_job_id_idx ON onceward.audit_20261122 USING btree (job_id) WHERE (job_id IS NOT NULL);
-CREATE INDEX audit_20261122_kind_seq_idx ON onceward.audit_20261122 USING btree (kind, seq) WHERE (kind = ANY (ARRAY['audit.checkpoint'::text, 'audit.dropped'::text]));
-CREATE INDEX audit_20261122_xact_seq_idx ON onceward.audit_20261122 USING btree (xact, seq);
-CREATE INDEX audit_20261123_at_idx ON onceward.audit_20261123 USING btree (at);
-CREATE INDEX audit_20261123_entity_type_entity_id_idx ON onceward.audit_20261123 USING btree (entity_type, entity_id) WHERE (entity_type IS NOT NULL);
-CREATE INDEX audit_20261123_job_id_idx ON onceward.audit_20261123 USING btree (job_id) WHERE (job_id IS NOT NULL);
-CREATE INDEX audit_20261123_kind_seq_idx ON onceward.audit_20261123 USING btree (kind, seq) WHERE (kind = ANY (ARRAY['audit.checkpoint'::text, 'audit.dropped'::text]));
-CREATE INDEX audit_20261123_xact_seq_idx ON onceward.audit_20261123 USING btree (xact, seq);
-CREATE INDEX audit_20261124_at_idx ON onceward.audit_20261124 USING btree (at);
-CREATE INDEX audit_20261124_entity_type_entity_id_idx ON onceward.audit_20261124 USING btree (entity_type, entity_id) WHERE (entity_type IS NOT NULL);
-CREATE INDEX audit_20261124_job_id_idx ON onceward.audit_20261124 USING btree (job_id) WHERE (job_id IS NOT NULL);
-CREATE INDEX audit_20261124_kind_seq_idx ON onceward.audit_20261124 USING btree (kind, seq) WHERE (kind = ANY (ARRAY['audit.checkpoint'::text, 'audit.dropped'::text]));
-CREATE INDEX audit_20261124_xact_seq_idx ON onceward.audit_20261124 USING btree (xact, seq);
-CREATE INDEX audit_20261125_at_idx ON onceward.audit_20261125 USING btree (at);
-CREATE INDEX audit_20261125_entity_type_entity_id_idx ON onceward.audit_20261125 USING btree (entity_type, entity_id) WHERE (entity_type IS NOT NULL);
-CREATE INDEX audit_20261125_job_id_idx ON onceward.audit_20261125 USING btree (job_id) WHERE (job_id IS NOT NULL);
-CREATE INDEX audit_20261125_kind_seq_idx ON onceward.audit_20261125 USING btree (kind, seq) WHERE (kind = ANY (ARRAY['audit.checkpoint'::text, 'audit.dropped'::text]));
-CREATE INDEX audit_20261125_xact_seq_idx ON onceward.audit_20261125 USING btree (xact, seq);
-CREATE INDEX audit_20261126_at_idx ON onceward.audit_20261126 USING btree (at);
-CREATE INDEX audit_20261126_entity_type_entity_id_idx ON onceward.audit_20261126 USING btree (entity_type, entity_id) WHERE (entity_type IS NOT NULL);
-CREATE INDEX audit_20261126_job_id_idx ON onceward.audit_20261126 USING btree (job_id) WHERE (job_id IS NOT NULL);
-CREATE INDEX audit_20261126_kind_seq_idx ON onceward.audit_20261126 USING btree (kind, seq) WHERE (kind = ANY (ARRAY['audit.checkpoint'::text, 'audit.dropped'::text]));
-CREATE INDEX audit_20261126_xact_seq_idx ON onceward.audit_20261126 USING btree (xact, seq);
-CREATE INDEX audit_20261127_at_idx ON onceward.audit_20261127 USING btree (at);
-CREATE INDEX audit_20261127_entity_type_entity_id_idx ON onceward.audit_20261127 USING btree (entity_type, entity_id) WHERE (entity_type IS NOT NULL);
-CREATE INDEX audit_20261127_job_id_idx ON onceward.audit_20261127 USING btree (job_id) WHERE (job_id IS NOT NULL);
-CREATE INDEX audit_20261127_kind_seq_idx ON onceward.audit_20261127 USING btree (kind, seq) WHERE (kind = ANY (ARRAY['audit.checkpoint'::text, 'audit.dropped'::text]));
-CREATE INDEX audit_20261127_xact_seq_idx ON onceward.audit_20261127 USING btree (xact, seq);
-CREATE INDEX audit_20261128_at_idx ON onceward.audit_20261128 USING btree (at);
-CREATE INDEX audit_20261128_entity_type_entity_id_idx ON onceward.audit_20261128 USING btree (entity_type, entity_id) WHERE (entity_type IS NOT NULL);
-CREATE INDEX audit_20261128_job_id_idx ON onceward.audit_20261128 USING btree (job_id) WHERE (job_id IS NOT NULL);
-CREATE INDEX audit_20261128_kind_seq_idx ON onceward.audit_20261128 USING btree (kind, seq) WHERE (kind = ANY (ARRAY['audit.checkpoint'::text, 'audit.dropped'::text]));
-CREATE INDEX audit_20261128_xact_seq_idx ON onceward.audit_20261128 USING btree (xact, seq);
-CREATE INDEX audit_20261129_at_idx ON onceward.audit_20261129 USING btree (at);
-CREATE INDEX audit_20261129_entity_type_entity_id_idx ON onceward.audit_20261129 USING btree (entity_type, entity_id) WHERE (entity_type IS NOT NULL);
-CREATE INDEX audit_20261129_job_id_idx ON onceward.audit_20261129 USING btree (job_id) WHERE (job_id IS NOT NULL);
-CREATE INDEX audit_20261129_kind_seq_idx ON onceward.audit_20261129 USING btree (kind, seq) WHERE (kind = ANY (ARRAY['audit.checkpoint'::text, 'audit.dropped'::text]));
-CREATE INDEX audit_20261129_xact_seq_idx ON onceward.audit_20261129 USING btree (xact, seq);
-CREATE INDEX audit_20261130_at_idx ON onceward.audit_20261130 USING btree (at);
-CREATE INDEX audit_20261130_entity_type_entity_id_idx ON onceward.audit_20261130 USING btree (entity_type, entity_id) WHERE (entity_type IS NOT NULL);
-CREATE INDEX audit_20261130_job_id_idx ON onceward.audit_20261130 USING btree (job_id) WHERE (job_id IS NOT NULL);
-CREATE INDEX audit_20261130_kind_seq_idx ON onceward.audit_20261130 USING btree (kind, seq) WHERE (kind = ANY (ARRAY['audit.checkpoint'::text, 'audit.dropped'::text]));
-CREATE INDEX audit_20261130_xact_seq_idx ON onceward.audit_20261130 USING btree (xact, seq);
 CREATE INDEX audit_at_idx ON ONLY onceward.audit_private USING btree (at);
 CREATE INDEX audit_default_at_idx ON onceward.audit_default USING btree (at);
 CREATE INDEX audit_default_entity_type_entity_id_idx ON onceward.audit_default USING btree (entity_type, entity_id) WHERE (entity_type IS NOT NULL);
@@ -1454,7 +911,7 @@ CREATE INDEX job_awaits_idx ON onceward.job_private USING btree (tenant, awaits)
 CREATE INDEX job_cancel_idx ON onceward.job_private USING btree (worker_id) WHERE ((state = 'running'::text) AND (cancel_at IS NOT NULL));
 CREATE INDEX job_dead_idx ON onceward.job_private USING btree (dead_at) WHERE (state = 'dead_letter'::text);
 CREATE INDEX job_expires_idx ON onceward.job_private USING btree (expires_at) WHERE ((expires_at IS NOT NULL) AND (state = ANY (ARRAY['scheduled'::text, 'ready'::text, 'blocked'::text])));
-CREATE INDEX job_key_idx ON onceward.job_private USING btree (tenant, concurrency_key, state, priority DESC, id) WHERE ((concurrency_key IS NOT NULL) AND (awaits IS NULL));
+CREATE INDEX job_key_idx ON onceward.job_private USING btree (concurrency_hash, state, priority DESC, id) WHERE ((concurrency_hash IS NOT NULL) AND (awaits IS NULL));
 CREATE INDEX job_ready_idx ON onceward.job_private USING btree (lane, line, priority DESC, ready_seq) WHERE (state = 'ready'::text);
 CREATE INDEX job_running_idx ON onceward.job_private USING btree (worker_id) WHERE (state = 'running'::text);
 CREATE INDEX job_scheduled_idx ON onceward.job_private USING btree (run_at) WHERE (state = 'scheduled'::text);
@@ -2319,6 +1776,8 @@ create function onceward.add_channel(p_name text, p_kind text, p_target jsonb, p
   returns boolean language plpgsql volatile security definer set search_path=pg_catalog, pg_temp;
 create function onceward.add_dependencies(p_job_ids uuid[], p_after uuid[])
   returns void language plpgsql volatile set search_path=pg_catalog, pg_temp;
+create function onceward.add_key_locks(p_tenants text[], p_keys text[])
+  returns void language sql volatile set search_path=pg_catalog, pg_temp;
 create function onceward.add_lane(p_name text, p_max_payload_bytes integer DEFAULT NULL::integer, p_max_result_bytes integer DEFAULT NULL::integer, p_fair boolean DEFAULT NULL::boolean, p_max_wait interval DEFAULT NULL::interval, p_max_running integer DEFAULT NULL::integer)
   returns boolean language plpgsql volatile security definer set search_path=pg_catalog, pg_temp;
 create function onceward.add_monitor(p_name text, p_function regprocedure, p_every interval DEFAULT '00:01:00'::interval, p_thresholds jsonb DEFAULT '[]'::jsonb, p_severity text DEFAULT 'warning'::text, p_hold_for interval DEFAULT '00:00:00'::interval, p_clear_after interval DEFAULT '00:00:00'::interval, p_remind_every interval DEFAULT '04:00:00'::interval, p_timeout interval DEFAULT '00:00:30'::interval, p_description text DEFAULT NULL::text)
@@ -2328,7 +1787,7 @@ create function onceward.add_operator(p_name text, p_role text DEFAULT 'operator
 create function onceward.add_schedule(p_name text, p_task text, p_spec text, p_zone text DEFAULT NULL::text, p_payload jsonb DEFAULT '{}'::jsonb, p_lane text DEFAULT 'default'::text, p_priority integer DEFAULT 0, p_max_attempts integer DEFAULT 8, p_retry jsonb DEFAULT NULL::jsonb, p_timeout interval DEFAULT NULL::interval, p_expires_in interval DEFAULT NULL::interval, p_missed text DEFAULT 'latest'::text, p_catch_up integer DEFAULT 1000, p_grace interval DEFAULT '00:01:00'::interval, p_overlap text DEFAULT 'skip'::text, p_jitter interval DEFAULT '00:00:00'::interval, p_tenant text DEFAULT NULL::text, p_uses jsonb DEFAULT NULL::jsonb)
   returns TABLE(outcome text, next_slot text, next_at timestamp with time zone) language plpgsql volatile security definer set search_path=pg_catalog, pg_temp;
 create function onceward.admit(p_keys jsonb)
-  returns integer language plpgsql volatile set enable_bitmapscan=off set enable_hashjoin=off set enable_indexonlyscan=on set enable_indexscan=on set enable_mergejoin=off set enable_seqscan=off set jit=off set plan_cache_mode=force_generic_plan set search_path=pg_catalog, pg_temp;
+  returns integer language plpgsql volatile set search_path=pg_catalog, pg_temp;
 create function onceward.adopt(p_worker_id uuid, p_known uuid[])
   returns TABLE(job_id uuid, epoch bigint, task text, payload jsonb, lane text, priority smallint, ready_seq bigint, attempt integer, max_attempts integer, tenant text, timeout interval, headers jsonb, key text, line text) language sql stable security definer set search_path=pg_catalog, pg_temp;
 create function onceward.ahead_of(p_job onceward.job_private, p_most integer)
@@ -2529,9 +1988,9 @@ create function onceward.claim_lane(p_worker_id uuid, p_lane text, p_line text, 
   returns SETOF onceward.job_private language plpgsql volatile set enable_bitmapscan=off set enable_hashjoin=off set enable_indexscan=on set enable_mergejoin=off set enable_nestloop=on set enable_seqscan=off set enable_sort=off set enable_tidscan=on set jit=off set plan_cache_mode=force_generic_plan set search_path=pg_catalog, pg_temp;
 create function onceward.claim_lanes(p_worker_id uuid, p_lanes text[], p_max integer)
   returns SETOF onceward.job_private language plpgsql volatile set search_path=pg_catalog, pg_temp;
-create function onceward.claim_limited(p_worker_id uuid, p_lane text, p_line text, p_max integer)
+create function onceward.claim_limited(p_worker_id uuid, p_lane text, p_line text, p_max integer, p_uses jsonb, p_floors jsonb)
   returns SETOF onceward.job_private language plpgsql volatile set search_path=pg_catalog, pg_temp;
-create function onceward.claim_overdue(p_worker_id uuid, p_lane text, p_line text, p_max integer, p_overdue timestamp with time zone)
+create function onceward.claim_overdue(p_worker_id uuid, p_lane text, p_line text, p_max integer, p_overdue timestamp with time zone, p_high smallint)
   returns SETOF onceward.job_private language plpgsql volatile set search_path=pg_catalog, pg_temp;
 create function onceward.claim_shares(p_worker_id uuid, p_lane text, p_max integer, p_start integer, p_floors jsonb, p_lines jsonb, p_overdue timestamp with time zone)
   returns SETOF onceward.job_private language plpgsql volatile set search_path=pg_catalog, pg_temp;
@@ -2647,6 +2106,8 @@ create function onceward.enqueue(p_task text, p_payload jsonb DEFAULT '{}'::json
   returns TABLE(job_id uuid, created boolean, answer text, until timestamp with time zone, reason text) language plpgsql volatile security definer set search_path=pg_catalog, pg_temp;
 create function onceward.enqueue_many(p_task text, p_payloads jsonb[], p_keys text[] DEFAULT NULL::text[], p_lane text DEFAULT 'default'::text, p_priority integer DEFAULT 0, p_run_at timestamp with time zone DEFAULT NULL::timestamp with time zone, p_expires_at timestamp with time zone DEFAULT NULL::timestamp with time zone, p_timeout interval DEFAULT NULL::interval, p_key_window text DEFAULT 'live'::text, p_concurrency_key text DEFAULT NULL::text, p_concurrency_limit integer DEFAULT 1, p_max_attempts integer DEFAULT 8, p_retry jsonb DEFAULT NULL::jsonb, p_tenant text DEFAULT NULL::text, p_headers jsonb DEFAULT NULL::jsonb, p_after uuid[] DEFAULT NULL::uuid[], p_after_policy text DEFAULT 'fail'::text, p_workflow_id uuid DEFAULT NULL::uuid, p_parent_id uuid DEFAULT NULL::uuid, p_uses jsonb DEFAULT NULL::jsonb)
   returns TABLE(job_id uuid, created boolean, answer text, until timestamp with time zone, reason text) language plpgsql volatile security definer set search_path=pg_catalog, pg_temp;
+create function onceward.enqueue_plain(p_task text, p_payload jsonb, p_lane text DEFAULT 'default'::text)
+  returns uuid language plpgsql volatile security definer set search_path=pg_catalog, pg_temp;
 create function onceward.enqueue_workflow(p_nodes jsonb, p_tenant text DEFAULT NULL::text, p_key text DEFAULT NULL::text, p_key_window text DEFAULT 'forever'::text)
   returns TABLE(node text, job_id uuid, workflow_id uuid, created boolean) language plpgsql volatile security definer set search_path=pg_catalog, pg_temp;
 create function onceward.ensure_partitions(p_days_ahead integer DEFAULT 14)
@@ -2687,10 +2148,10 @@ create function onceward.fingerprint(p_task text, p_error_type text, p_message t
   returns text language sql immutable set search_path=pg_catalog, pg_temp;
 create function onceward.finish_check(p_run_id uuid, p_findings jsonb, p_took interval DEFAULT NULL::interval)
   returns text language sql volatile security definer set search_path=pg_catalog, pg_temp;
-create function onceward.finish_done(p_job_ids uuid[], p_epochs bigint[], p_results jsonb[])
-  returns TABLE(job_id uuid, epoch bigint) language plpgsql volatile set enable_bitmapscan=on set enable_hashjoin=off set enable_indexonlyscan=off set enable_indexscan=off set enable_mergejoin=off set enable_nestloop=on set enable_seqscan=off set jit=off set plan_cache_mode=force_generic_plan set search_path=pg_catalog, pg_temp;
 create function onceward.finish_run(p_key text, p_epoch bigint, p_result jsonb DEFAULT NULL::jsonb, p_tenant text DEFAULT NULL::text)
   returns void language plpgsql volatile security definer set search_path=pg_catalog, pg_temp;
+create function onceward.finish_set(p_job_ids uuid[], p_epochs bigint[], p_results jsonb[], OUT lost_ids uuid[], OUT lost_epochs bigint[], OUT tenants text[], OUT keys text[])
+  returns record language plpgsql volatile set enable_bitmapscan=on set enable_hashjoin=off set enable_indexonlyscan=off set enable_indexscan=off set enable_mergejoin=off set enable_nestloop=on set enable_seqscan=off set jit=off set plan_cache_mode=force_generic_plan set search_path=pg_catalog, pg_temp;
 create function onceward.finish_step(p_job_id uuid, p_epoch bigint, p_name text, p_result jsonb DEFAULT NULL::jsonb, p_kind text DEFAULT 'step'::text, p_seq integer DEFAULT 0, p_tries integer DEFAULT 1, p_took interval DEFAULT NULL::interval, p_version text DEFAULT NULL::text)
   returns void language plpgsql volatile security definer set lock_timeout=2s set search_path=pg_catalog, pg_temp;
 create function onceward.fire_slot(p_schedule onceward.schedule_private, p_slot text, p_fire_at timestamp with time zone, p_by_hand boolean DEFAULT false)
@@ -2713,6 +2174,8 @@ create function onceward.has_no_tenant(p_line text)
   returns boolean language sql immutable set search_path=pg_catalog, pg_temp;
 create function onceward.has_operators()
   returns boolean language sql stable security definer set search_path=pg_catalog, pg_temp;
+create function onceward.has_ready(p_lane text, p_line text, p_floors jsonb)
+  returns boolean language plpgsql stable set enable_bitmapscan=off set enable_seqscan=off set jit=off set plan_cache_mode=force_generic_plan set search_path=pg_catalog, pg_temp;
 create function onceward.heads_of_lane(p_lane text)
   returns SETOF onceward.job_private language plpgsql stable set enable_bitmapscan=off set enable_seqscan=off set enable_sort=off set jit=off set plan_cache_mode=force_generic_plan set search_path=pg_catalog, pg_temp;
 create function onceward.hear_events(p_job_ids uuid[])
@@ -2765,6 +2228,8 @@ create function onceward.lane_settings(p_lane onceward.lane_private)
   returns jsonb language sql immutable set search_path=pg_catalog, pg_temp;
 create function onceward.lease_lost(p_job_id uuid, p_epoch bigint)
   returns void language plpgsql stable set search_path=pg_catalog, pg_temp;
+create function onceward.let_in(p_tenants text[], p_keys text[], p_worker_id uuid DEFAULT NULL::uuid, p_lanes text[] DEFAULT '{}'::text[], p_room integer DEFAULT 0)
+  returns SETOF onceward.job_private language plpgsql volatile set enable_bitmapscan=off set enable_hashjoin=off set enable_indexonlyscan=on set enable_indexscan=on set enable_mergejoin=off set enable_nestloop=on set enable_seqscan=off set enable_sort=off set enable_tidscan=on set jit=off set plan_cache_mode=force_generic_plan set search_path=pg_catalog, pg_temp;
 create function onceward.level_of(p_limit onceward.limit_private, p_bucket onceward.bucket_private)
   returns double precision language sql stable set search_path=pg_catalog, pg_temp;
 create function onceward.limit_levels()
@@ -2781,7 +2246,7 @@ create function onceward.line_of(p_fair boolean, p_tenant text, p_uses jsonb)
   returns text language plpgsql immutable set search_path=pg_catalog, pg_temp;
 create function onceward.lines_beside(p_job onceward.job_private, p_most integer, OUT lines integer, OUT tenants integer)
   returns record language sql stable set search_path=pg_catalog, pg_temp;
-create function onceward.lines_of(p_lane text, p_after text, p_most integer)
+create function onceward.lines_of(p_lane text, p_after text, p_most integer, p_known jsonb DEFAULT NULL::jsonb)
   returns text[] language plpgsql stable set enable_bitmapscan=off set enable_seqscan=off set enable_sort=off set jit=off set plan_cache_mode=force_generic_plan set search_path=pg_catalog, pg_temp;
 create function onceward.lines_to_look_at(p_lane text)
   returns text[] language sql stable set search_path=pg_catalog, pg_temp;
@@ -2805,6 +2270,8 @@ create function onceward.make_append_only(p_table text)
   returns void language plpgsql volatile set search_path=pg_catalog, pg_temp;
 create function onceward.make_due(p_job_ids uuid[])
   returns void language plpgsql volatile set search_path=pg_catalog, pg_temp;
+create function onceward.make_ready(p_places tid[])
+  returns SETOF onceward.job_private language plpgsql volatile set search_path=pg_catalog, pg_temp;
 create function onceward.measure_lane(p_bound onceward.bound_private, p_part text)
   returns void language plpgsql volatile set enable_bitmapscan=off set enable_seqscan=off set jit=off set plan_cache_mode=force_generic_plan set search_path=pg_catalog, pg_temp;
 create function onceward.measure_limit(p_limit onceward.limit_private)
@@ -2999,7 +2466,7 @@ create function onceward.retry_wait(p_retry jsonb, p_attempt integer)
   returns interval language plpgsql volatile set search_path=pg_catalog, pg_temp;
 create function onceward.revoke_token(p_id uuid)
   returns boolean language plpgsql volatile security definer set search_path=pg_catalog, pg_temp;
-create function onceward.room_in_line(p_lane text, p_line text, OUT wait interval, OUT allowance interval, OUT reason text)
+create function onceward.room_for(p_uses jsonb, OUT wait interval, OUT allowance interval, OUT reason text)
   returns record language plpgsql stable set search_path=pg_catalog, pg_temp;
 create function onceward.room_of(p_limit onceward.limit_private, p_bucket onceward.bucket_private, p_weight double precision, OUT most integer, OUT weight double precision, OUT wait interval, OUT reason text)
   returns record language plpgsql stable set search_path=pg_catalog, pg_temp;
@@ -3153,7 +2620,7 @@ create function onceward.use_link(p_hash bytea, p_session_hash bytea)
   returns text language plpgsql volatile security definer set search_path=pg_catalog, pg_temp;
 create function onceward.uses_in(p_uses jsonb)
   returns TABLE(name text, key text, weight double precision) language sql immutable set search_path=pg_catalog, pg_temp;
-create function onceward.uses_of_line(p_lane text, p_line text)
+create function onceward.uses_of_line(p_lane text, p_line text, p_floors jsonb DEFAULT NULL::jsonb)
   returns jsonb language plpgsql stable set enable_bitmapscan=off set enable_seqscan=off set enable_sort=off set jit=off set plan_cache_mode=force_generic_plan set search_path=pg_catalog, pg_temp;
 create function onceward.verify_dependencies(p_job_ids uuid[], OUT seen integer, OUT freed integer)
   returns record language plpgsql volatile set enable_hashjoin=off set enable_mergejoin=off set enable_seqscan=off set jit=off set search_path=pg_catalog, pg_temp;
@@ -3311,6 +2778,9 @@ grant execute on function onceward.enqueue(text,jsonb,text,integer,timestamp wit
 grant execute on function onceward.enqueue_many(text,jsonb[],text[],text,integer,timestamp with time zone,timestamp with time zone,interval,text,text,integer,integer,jsonb,text,jsonb,uuid[],text,uuid,uuid,jsonb) to onceward_operator;
 grant execute on function onceward.enqueue_many(text,jsonb[],text[],text,integer,timestamp with time zone,timestamp with time zone,interval,text,text,integer,integer,jsonb,text,jsonb,uuid[],text,uuid,uuid,jsonb) to onceward_producer;
 grant execute on function onceward.enqueue_many(text,jsonb[],text[],text,integer,timestamp with time zone,timestamp with time zone,interval,text,text,integer,integer,jsonb,text,jsonb,uuid[],text,uuid,uuid,jsonb) to onceward_worker;
+grant execute on function onceward.enqueue_plain(text,jsonb,text) to onceward_operator;
+grant execute on function onceward.enqueue_plain(text,jsonb,text) to onceward_producer;
+grant execute on function onceward.enqueue_plain(text,jsonb,text) to onceward_worker;
 grant execute on function onceward.enqueue_workflow(jsonb,text,text,text) to onceward_operator;
 grant execute on function onceward.enqueue_workflow(jsonb,text,text,text) to onceward_producer;
 grant execute on function onceward.enqueue_workflow(jsonb,text,text,text) to onceward_worker;

@@ -132,14 +132,16 @@ as $$
    where b.limit_name = p_limit.name and b.key = p_key
 $$;
 
--- Claim from a line whose jobs use limits: as many as all of them have room for, in order.  One write per bucket.
-create or replace function onceward.claim_limited(p_worker_id uuid, p_lane text, p_line text, p_max integer)
+-- Claim from a line whose jobs use limits (p_uses: those of the first of them): as many as all of these have room for, in
+-- order.  One write per bucket.
+create or replace function onceward.claim_limited(
+  p_worker_id uuid, p_lane text, p_line text, p_max integer, p_uses jsonb, p_floors jsonb
+)
   returns setof onceward.job_private
   language plpgsql
   set search_path = pg_catalog, pg_temp
 as $$
 declare
-  v_uses    jsonb := onceward.uses_of_line(p_lane, p_line);
   v_use     record;
   v_limit   onceward.limit_private;
   v_bucket  onceward.bucket_private;
@@ -148,8 +150,15 @@ declare
   v_most    integer := p_max;
   v_weights jsonb;
   v_jobs    onceward.job_private[];
+  v_count   integer;
+  -- Whether it matters which jobs are claimed, and not only how many.
+  v_named   boolean := false;
 begin
-  for v_use in select u.name, u.key, u.weight from onceward.uses_in(v_uses) as u loop
+  if p_uses is null then
+    -- Nobody stood there a moment ago; whoever does by now has limits that nobody has looked at.
+    return;
+  end if;
+  for v_use in select u.name, u.key, u.weight from onceward.uses_in(p_uses) as u loop
     select * into v_limit from onceward.limit_private as l where l.name = v_use.name;
     -- Dropped: it holds nobody back.
     continue when not found;
@@ -166,7 +175,18 @@ begin
     if v_limit.weight is not null then
       v_weights := coalesce(v_weights, '{}') || jsonb_build_object(v_use.name, v_found.weight);
     end if;
+    v_named := v_named or v_limit.weight is not null or v_limit.slots is not null or v_bucket.paused_until is not null;
   end loop;
+
+  if not v_named then
+    return query select * from onceward.claim_lane(p_worker_id, p_lane, p_line, v_most, p_floors, null);
+    get diagnostics v_count = row_count;
+    if v_count > 0 then
+      perform onceward.take(l, u.key, v_count, 0, null, null)
+         from unnest(v_limits) as l join onceward.uses_in(p_uses) as u on u.name = l.name;
+    end if;
+    return;
+  end if;
 
   v_jobs := case when v_weights is null
                  then array(select j from onceward.claim_lane(p_worker_id, p_lane, p_line, v_most, null, null) as j)
@@ -175,7 +195,7 @@ begin
     return;
   end if;
   foreach v_limit in array v_limits loop
-    select u.key into v_use from onceward.uses_in(v_uses) as u where u.name = v_limit.name;
+    select u.key into v_use from onceward.uses_in(p_uses) as u where u.name = v_limit.name;
     perform onceward.take(v_limit, v_use.key, cardinality(v_jobs),
       case when v_limit.weight is null then 0
            else (select sum(u.weight) from unnest(v_jobs) as j cross join onceward.uses_in(j.uses) as u where u.name = v_limit.name) end,
@@ -245,8 +265,8 @@ as $$
    order by i
 $$;
 
--- The limits of the job that stands first in a line.
-create or replace function onceward.uses_of_line(p_lane text, p_line text)
+-- The limits of the job that stands first in a line, or first above its floors, {"priority": ready_seq}.
+create or replace function onceward.uses_of_line(p_lane text, p_line text, p_floors jsonb default null)
   returns jsonb
   language plpgsql stable
   set search_path = pg_catalog, pg_temp
@@ -256,15 +276,30 @@ create or replace function onceward.uses_of_line(p_lane text, p_line text)
   set plan_cache_mode = force_generic_plan
   set jit = off
 as $$
+declare
+  v_floor record;
+  v_uses  jsonb;
 begin
-  return (select j.uses from onceward.job_private as j
-           where j.lane = p_lane and j.line = p_line and j.state = 'ready'
-           order by j.priority desc, j.ready_seq limit 1);
+  if p_floors is null then
+    return (select j.uses from onceward.job_private as j
+             where j.lane = p_lane and j.line = p_line and j.state = 'ready'
+             order by j.priority desc, j.ready_seq limit 1);
+  end if;
+  for v_floor in
+    select f.key::smallint as priority, f.value::bigint as ready_seq from jsonb_each_text(p_floors) as f order by 1 desc
+  loop
+    v_uses := (select j.uses from onceward.job_private as j
+                where j.lane = p_lane and j.line = p_line and j.state = 'ready'
+                  and j.priority = v_floor.priority and j.ready_seq > v_floor.ready_seq
+                order by j.ready_seq limit 1);
+    exit when v_uses is not null;
+  end loop;
+  return v_uses;
 end;
 $$;
 
--- When the first job of a line has room, and within which time it has to begin then.
-create or replace function onceward.room_in_line(p_lane text, p_line text, out wait interval, out allowance interval, out reason text)
+-- When a job with these limits has room, and within which time it has to begin then.
+create or replace function onceward.room_for(p_uses jsonb, out wait interval, out allowance interval, out reason text)
   language plpgsql stable
   set search_path = pg_catalog, pg_temp
 as $$
@@ -274,7 +309,7 @@ declare
 begin
   for v_use in
     select l, b, u.weight, l.allowance
-      from onceward.uses_in(onceward.uses_of_line(p_lane, p_line)) as u
+      from onceward.uses_in(p_uses) as u
       join onceward.limit_private as l on l.name = u.name
       left join onceward.bucket_private as b on b.limit_name = u.name and b.key = u.key
   loop

@@ -4,7 +4,8 @@
 -- p_floors: {"priority": ready_seq, ...} bounds the scan from below, so that index entries of jobs that are
 -- gone but cannot be vacuumed yet are not walked again and again.  Null looks from the beginning, and then at
 -- p_overdue: jobs that were due before it are not passed over for higher priorities, as far as a quarter of p_max goes.
--- The planner is pinned: a claim must take what was asked for by the index, whatever the statistics say.
+-- The planner is pinned: a claim must take what was asked for by the index, whatever the statistics say.  Places are picked by
+-- one statement and changed by another, because to begin an update costs more than to find that there is nothing.
 create or replace function onceward.claim_lane(
   p_worker_id uuid,
   p_lane      text,
@@ -29,38 +30,50 @@ create or replace function onceward.claim_lane(
   set jit = off
 as $$
 declare
-  v_now   timestamptz := onceward.now();
-  v_left  integer := p_max;
-  v_late  integer;
-  v_count integer;
-  v_floor record;
+  v_now    timestamptz := onceward.now();
+  v_left   integer := p_max;
+  v_late   integer;
+  v_count  integer;
+  v_high   smallint;
+  v_floor  record;
+  v_places tid[];
 begin
   if p_floors is null then
     -- Of four jobs one: a claim of a single job takes an overdue one every fourth time.
-    v_late := floor(p_max / 4.0 + random());
-    if v_late > 0 and p_overdue is not null then
-      return query select * from onceward.claim_overdue(p_worker_id, p_lane, p_line, v_late, p_overdue);
-      get diagnostics v_count = row_count;
-      v_left := v_left - v_count;
-    end if;
-    return query
-      with picked as materialized (
-        select j.ctid as place
+    v_late := case when p_overdue is null then 0 else floor(p_max / 4.0 + random())::integer end;
+    for v_round in 1 .. 2 loop
+      v_places := array(
+        select j.ctid
           from onceward.job_private as j
          where j.lane = p_lane
            and j.line = p_line
            and j.state = 'ready'
            and (j.expires_at is null or j.expires_at > v_now)
          order by j.priority desc, j.ready_seq
-         limit v_left
-           for update skip locked
-      )
-      update onceward.job_private as j
-         set state = 'running', epoch = j.epoch + 1, attempt = j.attempt + 1,
-             worker_id = p_worker_id, started_at = v_now
-        from picked
-       where j.ctid = picked.place
-      returning j.*;
+         limit v_left - v_late
+           for update skip locked);
+      if v_late > 0 and cardinality(v_places) = v_left - v_late then
+        -- The highest priority there is; null when nothing was to be picked.
+        v_high := (select j.priority from onceward.job_private as j where j.ctid = v_places[1]);
+      end if;
+      if v_places <> '{}' then
+        return query
+          update onceward.job_private as j
+             set state = 'running', epoch = j.epoch + 1, attempt = j.attempt + 1,
+                 worker_id = p_worker_id, started_at = v_now
+            from unnest(v_places) as u (place)
+           where j.ctid = u.place
+          returning j.*;
+      end if;
+      v_left := v_left - cardinality(v_places);
+      -- Who got less than that has left nobody behind.
+      exit when v_late = 0 or v_left > v_late;
+      return query select * from onceward.claim_overdue(p_worker_id, p_lane, p_line, v_late, p_overdue, v_high);
+      get diagnostics v_count = row_count;
+      v_left := v_left - v_count;
+      exit when v_left = 0;
+      v_late := 0;
+    end loop;
     return;
   end if;
 
@@ -69,41 +82,42 @@ begin
       from jsonb_each_text(p_floors) as f
      order by 1 desc
   loop
-    return query
-      with picked as materialized (
-        select j.ctid as place
-          from onceward.job_private as j
-         where j.lane = p_lane
-           and j.line = p_line
-           and j.state = 'ready'
-           and j.priority = v_floor.priority
-           and j.ready_seq > v_floor.ready_seq
-           and (j.expires_at is null or j.expires_at > v_now)
-         order by j.ready_seq
-         limit v_left
-           for update skip locked
-      )
-      update onceward.job_private as j
-         set state = 'running', epoch = j.epoch + 1, attempt = j.attempt + 1,
-             worker_id = p_worker_id, started_at = v_now
-        from picked
-       where j.ctid = picked.place
-      returning j.*;
-    get diagnostics v_count = row_count;
-    v_left := v_left - v_count;
+    v_places := array(
+      select j.ctid
+        from onceward.job_private as j
+       where j.lane = p_lane
+         and j.line = p_line
+         and j.state = 'ready'
+         and j.priority = v_floor.priority
+         and j.ready_seq > v_floor.ready_seq
+         and (j.expires_at is null or j.expires_at > v_now)
+       order by j.ready_seq
+       limit v_left
+         for update skip locked);
+    if v_places <> '{}' then
+      return query
+        update onceward.job_private as j
+           set state = 'running', epoch = j.epoch + 1, attempt = j.attempt + 1,
+               worker_id = p_worker_id, started_at = v_now
+          from unnest(v_places) as u (place)
+         where j.ctid = u.place
+        returning j.*;
+    end if;
+    v_left := v_left - cardinality(v_places);
     exit when v_left <= 0;
   end loop;
 end;
 $$;
 
--- Jobs of lower priorities that were due before p_overdue: the lowest priority first, p_max at most.
+-- Jobs of lower priorities than p_high that were due before p_overdue: the lowest priority first, p_max at most.
 -- Priorities are found by a look into the index each, the first twenty of them.
 create or replace function onceward.claim_overdue(
   p_worker_id uuid,
   p_lane      text,
   p_line      text,
   p_max       integer,
-  p_overdue   timestamptz
+  p_overdue   timestamptz,
+  p_high      smallint
 )
   returns setof onceward.job_private
   language plpgsql
@@ -119,9 +133,10 @@ begin
   -- The first below the highest: where all jobs have one priority, there is none, and nothing else to do.
   select j.priority, j.run_at into v_next from onceward.job_private as j
    where j.lane = p_lane and j.line = p_line and j.state = 'ready'
-     and j.priority < (select h.priority from onceward.job_private as h
-                        where h.lane = p_lane and h.line = p_line and h.state = 'ready'
-                        order by h.priority desc, h.ready_seq limit 1)
+     -- Handed in by those who know it: to find it, entries of jobs that are gone have to be walked.
+     and j.priority < coalesce(p_high, (select h.priority from onceward.job_private as h
+                                         where h.lane = p_lane and h.line = p_line and h.state = 'ready'
+                                         order by h.priority desc, h.ready_seq limit 1))
    order by j.priority desc, j.ready_seq limit 1;
   for v_look in 1 .. 20 loop
     exit when v_next.priority is null;

@@ -32,7 +32,7 @@ declare
   v_state  text;
   v_ids    uuid[];
   v_held   uuid[];
-  v_big    integer;
+  v_bad    integer;
   v_flow   uuid := p_workflow_id;
   v_lane   record;
   v_uses   jsonb[];
@@ -50,10 +50,11 @@ begin
   if p_payloads is null or array_position(p_payloads, null) is not null then
     perform onceward.bad_argument('payloads', null, 'must be an array of JSON without nulls');
   end if;
-  perform onceward.check_payload(u.payload) from unnest(p_payloads) as u (payload) where jsonb_typeof(u.payload) <> 'object';
-  select i into v_big from unnest(p_payloads) with ordinality as u (payload, i) where pg_column_size(u.payload) > v_cap limit 1;
+  select i into v_bad from unnest(p_payloads) with ordinality as u (payload, i)
+   where jsonb_typeof(u.payload) <> 'object' or pg_column_size(u.payload) > v_cap limit 1;
   if found then
-    perform onceward.payload_too_large(p_payloads[v_big], v_cap, p_lane);
+    perform onceward.check_payload(p_payloads[v_bad]);
+    perform onceward.payload_too_large(p_payloads[v_bad], v_cap, p_lane);
   end if;
 
   v_uses := onceward.check_many_uses(p_uses, v_tenant, cardinality(p_payloads));
@@ -178,7 +179,6 @@ declare
   v_expires timestamptz := onceward.key_expiry(p_window);
   v_hashes  bytea[];
   v_firsts  record;
-  v_clashes boolean := false;
   v_stale   boolean := false;
   v_bad     record;
   v_one     record;
@@ -188,13 +188,28 @@ begin
   if found then
     perform onceward.check_key(v_bad.key);
   end if;
+  begin
+    -- Mostly nobody has one of the keys, and no two are the same.  Without "on conflict", which costs nearly as much again for
+    -- every row: a key that is taken stops the statement, and what it has inserted is given back.
+    insert into onceward.key_private (tenant, task, key, job_id, payload_hash, expires_at)
+    select p_tenant, p_task, u.key, u.job_id, sha256(convert_to(u.payload::text, 'UTF8')), v_expires
+      from (select b.key, b.job_id, b.payload
+              from unnest(p_keys, p_job_ids, p_payloads) as b (key, job_id, payload)
+             where b.key is not null
+             order by b.key collate "C") as u;
+    return p_job_ids;
+  exception
+    when unique_violation then
+      null;
+  end;
+
   v_hashes := array(select sha256(convert_to(u.payload::text, 'UTF8')) from unnest(p_payloads) as u (payload));
   -- The first job of each key, in the order of the keys.
   select array_agg(f.key) as keys, array_agg(f.job_id) as ids, array_agg(f.hash) as hashes into v_firsts
-    from (select distinct on (b.key) b.key, b.job_id, b.hash
+    from (select distinct on (b.key collate "C") b.key, b.job_id, b.hash
             from unnest(p_keys, p_job_ids, v_hashes) with ordinality as b (key, job_id, hash, i)
            where b.key is not null
-           order by b.key, b.i) as f;
+           order by b.key collate "C", b.i) as f;
   loop
     -- A round that has to be repeated gives its keys back first: taking more while holding some would break the order.
     begin
@@ -208,7 +223,7 @@ begin
           values (p_tenant, p_task, v_one.key, v_one.job_id, v_one.hash, v_expires)
               on conflict do nothing;
         end loop;
-      elsif v_clashes then
+      else
         insert into onceward.key_private (tenant, task, key, job_id, payload_hash, expires_at)
         select p_tenant, p_task, f.key, f.job_id, f.hash, v_expires
           from unnest(v_firsts.keys, v_firsts.ids, v_firsts.hashes) as f (key, job_id, hash)
@@ -217,16 +232,6 @@ begin
                     where e.tenant = p_tenant and e.task = p_task and e.key = any (p_keys) and e.expires_at <= onceward.now()) then
           v_stale := true;
           raise exception 'some keys have expired' using errcode = 'ZZ000';
-        end if;
-      else
-        -- Mostly nobody has one of the keys.  Without "on conflict", which costs nearly as much again for every row: a key that
-        -- is taken stops the statement, and what it has inserted is given back.
-        insert into onceward.key_private (tenant, task, key, job_id, payload_hash, expires_at)
-        select p_tenant, p_task, f.key, f.job_id, f.hash, v_expires
-          from unnest(v_firsts.keys, v_firsts.ids, v_firsts.hashes) as f (key, job_id, hash);
-        -- Every job has a key, and no two the same: nothing is left to be asked.
-        if cardinality(v_firsts.keys) = cardinality(p_keys) then
-          return p_job_ids;
         end if;
       end if;
 
@@ -240,8 +245,6 @@ begin
       exit when array_position(v_held, null) is null;
       raise exception 'a holder finished between the two statements and gave its key back' using errcode = 'ZZ000';
     exception
-      when unique_violation then
-        v_clashes := true;
       when sqlstate 'ZZ000' then
         null;
     end;

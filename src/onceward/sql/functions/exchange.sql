@@ -6,6 +6,8 @@
 -- beginning, and when the worker knows of some.  p_start: how many jobs can begin at once, as those with limits have to, and
 -- those of a lane with a cap, whose places must not wait in a worker's hand.  When such a lane gives nothing there is a row
 -- `lines`, too: its payload says that the lane is full ({"full": true}), or when to look again because another worker was there.
+-- Where a finish leaves a place of a concurrency key, and the lane has nothing else to give, the next job of the key comes with
+-- the claimed ones; its ready_seq is 0, because it never stood in line.
 create or replace function onceward.exchange(
   p_worker_id uuid,
   p_job_ids   uuid[] default '{}',
@@ -37,12 +39,23 @@ declare
   v_asleep timestamptz;
   v_name   text;
   v_lane   record;
+  v_turns  boolean;
+  v_end    record;
+  v_job    onceward.job_private;
+  v_more   boolean := false;
+  -- Whether there are free places of concurrency keys, and the lanes that have nothing else to give.
+  v_places boolean := false;
+  v_open   text[] := '{}';
 begin
   if cardinality(p_job_ids) > 0 then
-    return query
-      select 'lost'::text, l.job_id, l.epoch, null::text, null::jsonb, null::text, null::smallint, null::bigint,
-             null::integer, null::integer, null::text, null::interval, null::jsonb, null::text, null::text
-        from onceward.finish_done(p_job_ids, p_epochs, p_results) as l;
+    v_end := onceward.finish_set(p_job_ids, p_epochs, p_results);
+    v_places := v_end.keys is not null;
+    if v_end.lost_ids is not null then
+      return query
+        select 'lost'::text, l.job_id, l.epoch, null::text, null::jsonb, null::text, null::smallint, null::bigint,
+               null::integer, null::integer, null::text, null::interval, null::jsonb, null::text, null::text
+          from unnest(v_end.lost_ids, v_end.lost_epochs) as l (job_id, epoch);
+    end if;
   end if;
 
   if p_max > 0 then
@@ -50,6 +63,9 @@ begin
     select w.asleep_until into v_asleep from onceward.worker_private as w
      where w.id = p_worker_id and w.retired_at is null and w.expires_at > onceward.now();
     if not found then
+      if v_places then
+        perform onceward.let_in(v_end.tenants, v_end.keys);
+      end if;
       outcome := 'expired';
       return next;
       return;
@@ -66,6 +82,13 @@ begin
       continue when not found;
       v_most := least(p_max - v_count, v_lane.most, case when v_lane.max_running is not null then coalesce(p_start, p_max) - v_count end);
       continue when v_most <= 0;
+      v_turns := v_lane.audited or case when v_lane.floors is null then onceward.has_lines(v_lane.name)
+                                        else coalesce(p_lines ? v_lane.name, false) end;
+      if v_places and (v_turns or v_lane.max_running is not null) then
+        -- Before the locks of a cap or of limits are taken: see the order of locks.
+        perform onceward.let_in(v_end.tenants, v_end.keys);
+        v_places := false;
+      end if;
       if v_lane.max_running is not null then
         v_most := onceward.lane_room(v_lane.name, v_most);
         if v_most is null or v_most <= 0 then
@@ -76,7 +99,7 @@ begin
           continue;
         end if;
       end if;
-      if v_lane.audited or ((v_lane.floors is null or p_lines ? v_lane.name) and onceward.has_lines(v_lane.name)) then
+      if v_turns then
         return query
           select case j.state when 'line' then 'lines' else 'claimed' end, j.id, j.epoch, j.task, j.payload, j.lane, j.priority,
                  j.ready_seq, j.attempt, j.max_attempts, j.tenant, j.timeout, j.headers, j.key, j.line
@@ -91,9 +114,33 @@ begin
                  j.max_attempts, j.tenant, j.timeout, j.headers, j.key, j.line
             from onceward.claim_lane(p_worker_id, v_lane.name, '', v_most, v_lane.floors, v_lane.overdue) as j;
         get diagnostics v_got = row_count;
+        if v_places and v_got < v_most and v_lane.most >= p_max then
+          v_open := v_open || v_lane.name;
+        end if;
       end if;
       v_count := v_count + v_got;
     end loop;
+  end if;
+
+  if v_places then
+    for v_job in select * from onceward.let_in(v_end.tenants, v_end.keys, p_worker_id, v_open, p_max - v_count) loop
+      if v_job.state = 'running' then
+        return query
+          select 'claimed'::text, v_job.id, v_job.epoch, v_job.task, v_job.payload, v_job.lane, v_job.priority, 0::bigint, v_job.attempt,
+                 v_job.max_attempts, v_job.tenant, v_job.timeout, v_job.headers, v_job.key, v_job.line;
+        v_count := v_count + 1;
+      else
+        v_more := true;
+      end if;
+    end loop;
+    if v_more and v_count < p_max then
+      -- Some have become ready, and nobody else may be awake: they are claimed as others are.
+      return query
+        select * from onceward.exchange(p_worker_id, p_lanes => p_lanes, p_limits => p_limits, p_max => p_max - v_count,
+                                        p_lines => p_lines, p_start => p_start);
+      get diagnostics v_got = row_count;
+      v_count := v_count + v_got;
+    end if;
   end if;
 
   -- Written when a worker falls asleep and renewed twice a minute, not at every empty poll.  Only a hint: whoever has

@@ -175,12 +175,13 @@ begin
     into v_held, v_holders
     from (select j.id, j.task, j.state, j.started_at, w.name as worker, row_number() over (order by j.started_at nulls last, j.id) as n
             from (select k.* from onceward.job_private as k
-                   where k.tenant = p_job.tenant and k.concurrency_key = p_job.concurrency_key
+                   where k.concurrency_hash = p_job.concurrency_hash and k.tenant = p_job.tenant and k.concurrency_key = p_job.concurrency_key
                      and k.state in ('ready', 'running') and k.awaits is null limit c_most) as j
             left join onceward.worker_private as w on w.id = j.worker_id) as h;
   select count(*) into v_ahead
     from (select from onceward.job_private as j
-           where j.tenant = p_job.tenant and j.concurrency_key = p_job.concurrency_key and j.state = 'blocked' and j.awaits is null
+           where j.concurrency_hash = p_job.concurrency_hash and j.state = 'blocked' and j.awaits is null
+             and j.tenant = p_job.tenant and j.concurrency_key = p_job.concurrency_key
              and (j.priority > p_job.priority or (j.priority = p_job.priority and j.id < p_job.id))
            limit c_most) as a;
 

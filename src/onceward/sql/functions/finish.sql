@@ -14,9 +14,12 @@ end;
 $$;
 
 -- Move done jobs to the archive, with their last attempt: a set in one statement, a single job in three short ones, because
--- what makes sets of rows takes longer than to write one.  Returns those that were lost.
-create or replace function onceward.finish_done(p_job_ids uuid[], p_epochs bigint[], p_results jsonb[])
-  returns table (job_id uuid, epoch bigint)
+-- what makes sets of rows takes longer than to write one.  Returns those that were lost, and the concurrency keys in which
+-- places have become free, each once and in order: the caller lets others in.
+create or replace function onceward.finish_set(
+  p_job_ids uuid[], p_epochs bigint[], p_results jsonb[],
+  out lost_ids uuid[], out lost_epochs bigint[], out tenants text[], out keys text[]
+)
   language plpgsql
   set search_path = pg_catalog, pg_temp
   set enable_seqscan = off
@@ -36,7 +39,6 @@ declare
   v_now   timestamptz := onceward.now();
   v_ids   uuid[];
   v_keyed uuid[];
-  v_keys  jsonb;
   v_job   onceward.job_private;
 begin
   if p_results is not null then
@@ -67,7 +69,8 @@ begin
         v_keyed := v_ids;
       end if;
       if v_job.concurrency_key is not null then
-        v_keys := jsonb_build_array(jsonb_build_array(v_job.tenant, v_job.concurrency_key));
+        tenants := array[v_job.tenant];
+        keys := array[v_job.concurrency_key];
       end if;
     end if;
   else
@@ -105,11 +108,12 @@ begin
         from gone as g
        group by g.tenant
     )
-    select array_agg(g.id),
-           array_agg(g.id) filter (where g.key_is_live),
-           jsonb_agg(distinct jsonb_build_array(g.tenant, g.concurrency_key)) filter (where g.concurrency_key is not null)
-      into v_ids, v_keyed, v_keys
-      from gone as g;
+    select g.ids, g.keyed, k.tenants, k.keys
+      into v_ids, v_keyed, tenants, keys
+      from (select array_agg(g.id) as ids, array_agg(g.id) filter (where g.key_is_live) as keyed from gone as g) as g
+     cross join (select array_agg(d.tenant) as tenants, array_agg(d.concurrency_key) as keys
+                   from (select distinct g.tenant, g.concurrency_key from gone as g where g.concurrency_key is not null
+                          order by g.tenant, g.concurrency_key) as d) as k;
   end if;
 
   -- Most jobs are not waited for: a look into the index costs less than the call.
@@ -123,16 +127,12 @@ begin
   if v_keyed is not null then
     perform onceward.free_keys(v_keyed);
   end if;
-  if v_keys is not null then
-    perform onceward.admit(v_keys);
-  end if;
   if v_ids is null or cardinality(v_ids) < cardinality(p_job_ids) then
     -- Rare: either the lease was lost, or this is the repetition of a call whose reply was lost.
-    return query
-      select f.id, f.epoch
-        from unnest(p_job_ids, p_epochs) as f (id, epoch)
-       where not exists (select from onceward.archive_private as a
-                          where a.id = f.id and a.epoch = f.epoch and a.state = 'done');
+    select array_agg(f.id), array_agg(f.epoch) into lost_ids, lost_epochs
+      from unnest(p_job_ids, p_epochs) as f (id, epoch)
+     where not exists (select from onceward.archive_private as a
+                        where a.id = f.id and a.epoch = f.epoch and a.state = 'done');
   end if;
 end;
 $$;
@@ -147,7 +147,7 @@ as $$
     select a.tenant, a.task, a.key, a.id
       from onceward.archive_private as a
      where a.id = any (p_job_ids) and a.key is not null
-     order by a.tenant, a.task, a.key
+     order by a.key collate "C", a.task collate "C", a.tenant collate "C"
   )
   delete from onceward.key_private as k
    using held as h
@@ -181,10 +181,14 @@ create or replace function onceward.complete(p_job_id uuid, p_epoch bigint, p_re
   -- A caller's open transaction may hold the job for long; a worker has other things to do.
   set lock_timeout = '2s'
 as $$
+declare
+  v_end record := onceward.finish_set(array[p_job_id], array[p_epoch], array[p_result]);
 begin
-  perform from onceward.finish_done(array[p_job_id], array[p_epoch], array[p_result]);
-  if found then
+  if v_end.lost_ids is not null then
     perform onceward.lease_lost(p_job_id, p_epoch);
+  end if;
+  if v_end.keys is not null then
+    perform onceward.let_in(v_end.tenants, v_end.keys);
   end if;
 end;
 $$;
@@ -235,7 +239,7 @@ begin
   end if;
   update onceward.job_private
      set progress = p_progress
-   -- Not state = 'running': see finish_done.
+   -- Not state = 'running': see finish_set.
    where id = p_job_id and epoch = p_epoch and worker_id is not null;
   if not found then
     perform onceward.lease_lost(p_job_id, p_epoch);

@@ -45,8 +45,9 @@ end;
 $$;
 
 -- The lines of a lane that have ready jobs, the one after p_after first, once round, at most p_most.  Each is found by one
--- look into the index, however many jobs stand in it.
-create or replace function onceward.lines_of(p_lane text, p_after text, p_most integer)
+-- look into the index, however many jobs stand in it.  p_known: floors of lines, {"line": {"priority": ready_seq}}, for which
+-- the look goes behind the entries of jobs that are gone.
+create or replace function onceward.lines_of(p_lane text, p_after text, p_most integer, p_known jsonb default null)
   returns text[]
   language plpgsql stable
   set search_path = pg_catalog, pg_temp
@@ -60,15 +61,33 @@ declare
   v_last  text := coalesce(p_after, '');
   v_line  text := v_last;
   v_lines text[] := case when p_after is null then array[''] else '{}' end;
+  v_known text[] collate "C" := array(select k from jsonb_object_keys(p_known) as k order by k collate "C");
+  v_next  text;
 begin
   for v_round in 1 .. 2 loop
     while cardinality(v_lines) < p_most loop
-      select j.line into v_line from onceward.job_private as j
-       where j.lane = p_lane and j.state = 'ready' and j.line > v_line
-       order by j.line
-       limit 1;
-      exit when not found or (v_round = 2 and v_line > v_last);
-      v_lines := array_append(v_lines, v_line);
+      -- As far as the next line that is known; then that one, behind its floors.
+      v_next := (select k from unnest(v_known) as k where k collate "C" > v_line limit 1);
+      if v_next is null then
+        select j.line into v_line from onceward.job_private as j
+         where j.lane = p_lane and j.state = 'ready' and j.line > v_line
+         order by j.line
+         limit 1;
+        exit when not found or (v_round = 2 and v_line collate "C" > v_last);
+        v_lines := array_append(v_lines, v_line);
+      else
+        select j.line into v_line from onceward.job_private as j
+         where j.lane = p_lane and j.state = 'ready' and j.line > v_line and j.line < v_next
+         order by j.line
+         limit 1;
+        if not found then
+          v_line := v_next;
+        end if;
+        exit when v_round = 2 and v_line collate "C" > v_last;
+        if v_line <> v_next or onceward.has_ready(p_lane, v_next, p_known -> v_next) then
+          v_lines := array_append(v_lines, v_line);
+        end if;
+      end if;
     end loop;
     exit when p_after is null;
     if v_round = 1 and cardinality(v_lines) < p_most then
@@ -77,6 +96,24 @@ begin
     v_line := '';
   end loop;
   return v_lines;
+end;
+$$;
+
+-- Whether a line has ready jobs above its floors, {"priority": ready_seq}.
+create or replace function onceward.has_ready(p_lane text, p_line text, p_floors jsonb)
+  returns boolean
+  language plpgsql stable
+  set search_path = pg_catalog, pg_temp
+  set enable_seqscan = off
+  set enable_bitmapscan = off
+  set plan_cache_mode = force_generic_plan
+  set jit = off
+as $$
+begin
+  return exists (select from jsonb_each_text(p_floors) as f
+                  where exists (select from onceward.job_private as j
+                                 where j.lane = p_lane and j.line = p_line and j.state = 'ready'
+                                   and j.priority = f.key::smallint and j.ready_seq > f.value::bigint));
 end;
 $$;
 
@@ -118,13 +155,16 @@ create or replace function onceward.claim_shares(
   set search_path = pg_catalog, pg_temp
 as $$
 declare
-  v_lines  text[] := onceward.lines_of(p_lane, p_lines ->> 'after', 64);
+  -- Only where the worker does not want to look from the beginning.
+  v_known  jsonb := case when p_floors is not null then p_lines -> 'floors' end;
+  v_lines  text[] := onceward.lines_of(p_lane, p_lines ->> 'after', 64, v_known);
   v_last   text := p_lines ->> 'after';
   v_left   integer := p_max;
   v_start  integer := p_start;
   v_more   text[];
   v_quotas integer[];
   v_floors jsonb;
+  v_uses   jsonb;
   v_quota  integer;
   v_got    integer;
   v_room   record;
@@ -144,10 +184,15 @@ begin
       if v_lines[i] like '%' || chr(31) || '%' then
         v_quota := least(v_quota, v_start);
         continue when v_quota <= 0;
-        return query select * from onceward.claim_limited(p_worker_id, p_lane, v_lines[i], v_quota);
+        v_uses := onceward.uses_of_line(p_lane, v_lines[i], v_known -> v_lines[i]);
+        return query select * from onceward.claim_limited(p_worker_id, p_lane, v_lines[i], v_quota, v_uses, v_known -> v_lines[i]);
         get diagnostics v_got = row_count;
         v_start := v_start - v_got;
-        select r.wait, r.allowance, r.reason into v_room from onceward.room_in_line(p_lane, v_lines[i]) as r;
+        if v_got between 1 and v_quota - 1 then
+          -- The next one may want another weight.
+          v_uses := coalesce(onceward.uses_of_line(p_lane, v_lines[i], v_known -> v_lines[i]), v_uses);
+        end if;
+        select r.wait, r.allowance, r.reason into v_room from onceward.room_for(v_uses) as r;
         v_within := least(v_within, v_room.allowance);
         if v_got < v_quota then
           -- There is room, and somebody else has the bucket: soon.
@@ -155,9 +200,7 @@ begin
                           case when v_room.reason is null and v_room.allowance is not null then interval '0.02 seconds' end);
         end if;
       else
-        v_floors := case when p_floors is null then null
-                         when v_lines[i] = '' then p_floors
-                         else p_lines -> 'floors' -> v_lines[i] end;
+        v_floors := case when v_lines[i] = '' then p_floors else v_known -> v_lines[i] end;
         return query select * from onceward.claim_lane(p_worker_id, p_lane, v_lines[i], v_quota, v_floors, p_overdue);
         get diagnostics v_got = row_count;
       end if;

@@ -65,8 +65,8 @@ begin
         from ((select j.lane, j.state from onceward.job_private as j where j.awaits is not null
                 order by j.tenant, j.awaits limit p_most)
               union all
-              (select j.lane, j.state from onceward.job_private as j where j.concurrency_key is not null and j.awaits is null
-                order by j.tenant, j.concurrency_key limit p_most)) as f
+              (select j.lane, j.state from onceward.job_private as j where j.concurrency_hash is not null and j.awaits is null
+                order by j.concurrency_hash limit p_most)) as f
        where f.state = 'blocked'
        group by f.lane
     )

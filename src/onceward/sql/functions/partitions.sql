@@ -77,11 +77,9 @@ begin
   with free as materialized (
      select f.tenant, f.concurrency_key from onceward.concurrency_private as f
       where not exists (select from onceward.job_private as j
-                         where j.tenant = f.tenant and j.concurrency_key = f.concurrency_key
-                           and j.state in ('ready', 'running'))
-        and not exists (select from onceward.job_private as j
-                         where j.tenant = f.tenant and j.concurrency_key = f.concurrency_key
-                           and j.state = 'blocked')
+                         where j.concurrency_hash = hashtextextended(f.tenant || E'\x1f' || f.concurrency_key, 0)
+                           and j.tenant = f.tenant and j.concurrency_key = f.concurrency_key
+                           and j.awaits is null and j.state in ('blocked', 'ready', 'running'))
       order by f.tenant, f.concurrency_key
       limit p_limit
         for update skip locked

@@ -1,0 +1,201 @@
+-- Letting jobs in that wait for a place of their concurrency key.
+-- The row in concurrency_private is the lock; a job holds its place from ready until it stops running.
+-- Called by what workers call, once in a transaction and last: callers' transactions must not hold these locks.
+
+-- Let waiting jobs of these keys in, as far as each key has room.  p_keys: [[tenant, key], ...].  Returns how many.
+create or replace function onceward.admit(p_keys jsonb)
+  returns integer
+  language plpgsql
+  set search_path = pg_catalog, pg_temp
+as $$
+declare
+  v_tenants text[];
+  v_keys    text[];
+begin
+  select array_agg(d.tenant), array_agg(d.key) into v_tenants, v_keys
+    from (select distinct k ->> 0 as tenant, k ->> 1 as key from jsonb_array_elements(p_keys) as k order by 1, 2) as d;
+  perform onceward.add_key_locks(v_tenants, v_keys);
+  return (select count(*) from onceward.let_in(v_tenants, v_keys));
+end;
+$$;
+
+create or replace function onceward.add_key_locks(p_tenants text[], p_keys text[])
+  returns void
+  language sql volatile
+  set search_path = pg_catalog, pg_temp
+as $$
+  insert into onceward.concurrency_private (tenant, concurrency_key)
+  select k.tenant, k.key
+    from unnest(p_tenants, p_keys) as k (tenant, key)
+   where not exists (select from onceward.concurrency_private as c where c.tenant = k.tenant and c.concurrency_key = k.key)
+   -- As let_in locks them.
+   order by k.tenant collate "C", k.key collate "C"
+      on conflict do nothing
+$$;
+
+-- The same for keys whose rows are there, each named once.  Returns the jobs.
+-- p_worker_id: a worker that has room for p_room more jobs of p_lanes, where nothing else is ready, begins them at once, without
+-- a turn in the line: to be made ready and then claimed would cost as much again.  The others are made ready.
+create or replace function onceward.let_in(
+  p_tenants   text[],
+  p_keys      text[],
+  p_worker_id uuid default null,
+  p_lanes     text[] default '{}',
+  p_room      integer default 0
+)
+  returns setof onceward.job_private
+  language plpgsql
+  set search_path = pg_catalog, pg_temp
+  -- Key by key through the index, whatever the statistics of an empty table say.
+  set enable_seqscan = off
+  set enable_hashjoin = off
+  set enable_mergejoin = off
+  -- A plain index scan also marks the entries of jobs that are gone, so that the next one skips them; and in its order, the
+  -- first job that waits is found without reading all that wait.
+  set enable_bitmapscan = off
+  set enable_sort = off
+  set enable_indexscan = on
+  set enable_indexonlyscan = on
+  set enable_nestloop = on
+  set enable_tidscan = on
+  set plan_cache_mode = force_generic_plan
+  set jit = off
+as $$
+declare
+  v_now           timestamptz := onceward.now();
+  v_count         integer;
+  -- Where the jobs are that begin, and those that become ready; and keys that have room left.
+  v_begin         tid[];
+  v_ready         tid[];
+  v_short_tenants text[];
+  v_short_keys    text[];
+begin
+  -- Counting needs a fresh snapshot after the lock; with an older one, leave it to the next promote.
+  if current_setting('transaction_isolation') = 'read committed' then
+    select count(*) into v_count
+      from (select from unnest(p_tenants, p_keys) as k (tenant, key)
+              join onceward.concurrency_private as c on c.tenant = k.tenant and c.concurrency_key = k.key
+             order by c.tenant, c.concurrency_key
+               for update of c) as locked;
+  end if;
+  if v_count = 0 then
+    -- All were tidied away.
+    perform onceward.add_key_locks(p_tenants, p_keys);
+    return query select * from onceward.let_in(p_tenants, p_keys, p_worker_id, p_lanes, p_room);
+    return;
+  end if;
+  -- To make a row again that was tidied away, while holding others, would break the order of locks.
+  if v_count is distinct from cardinality(p_keys) then
+    perform onceward.ask_admission(k.tenant, k.key) from unnest(p_tenants, p_keys) as k (tenant, key);
+    return;
+  end if;
+
+  with first_ones as materialized (
+    -- The first that waits for each key; its limit is the one that counts.
+    select k.tenant, k.key, k.hash, w.place, w.may_begin,
+           w.concurrency_limit - case when w.place is not null then (
+             select count(*)::integer from onceward.job_private as h
+              where h.concurrency_hash = k.hash and h.state in ('ready', 'running') and h.awaits is null
+                and h.tenant = k.tenant and h.concurrency_key = k.key) end as room
+      from (select u.tenant, u.key, hashtextextended(u.tenant || E'\x1f' || u.key, 0) as hash
+              from unnest(p_tenants, p_keys) as u (tenant, key)) as k
+      left join lateral (
+        select j.ctid as place, j.concurrency_limit,
+               j.lane = any (p_lanes) and j.line = '' and (j.expires_at is null or j.expires_at > v_now) as may_begin
+          from onceward.job_private as j
+         where j.concurrency_hash = k.hash and j.state = 'blocked' and j.awaits is null
+           and j.tenant = k.tenant and j.concurrency_key = k.key
+         order by j.priority desc, j.id
+         limit 1
+           for update skip locked) as w on true
+  ), chosen as materialized (
+    select f.*, case when f.room > 1 then array(
+             select j.ctid from onceward.job_private as j
+              where j.concurrency_hash = f.hash and j.state = 'blocked' and j.awaits is null
+                and j.tenant = f.tenant and j.concurrency_key = f.key and j.ctid <> f.place
+              order by j.priority desc, j.id
+              limit f.room - 1
+                for update skip locked) else '{}' end as others
+      from first_ones as f
+  )
+  select array_agg(c.place) filter (where c.room > 0 and c.may_begin),
+         coalesce(array_agg(c.place) filter (where c.room > 0 and not c.may_begin), '{}')
+           || array(select unnest(o.others) from chosen as o where o.others <> '{}'),
+         array_agg(c.tenant) filter (where c.place is null or c.room > 1 + cardinality(c.others)) as tenants,
+         array_agg(c.key) filter (where c.place is null or c.room > 1 + cardinality(c.others)) as keys
+    into v_begin, v_ready, v_short_tenants, v_short_keys
+    from chosen as c;
+  if cardinality(v_begin) > p_room then
+    v_ready := v_ready || v_begin[p_room + 1:];
+    v_begin := v_begin[:p_room];
+  end if;
+
+  if v_begin <> '{}' then
+    return query
+      update onceward.job_private as j
+         set state = 'running', ready_seq = nextval('onceward.ready_seq'), epoch = j.epoch + 1, attempt = j.attempt + 1,
+             worker_id = p_worker_id, started_at = v_now
+        from unnest(v_begin) as u (place)
+       where j.ctid = u.place
+      returning j.*;
+  end if;
+  if v_ready <> '{}' then
+    return query select * from onceward.make_ready(v_ready);
+  end if;
+  -- Somebody still waits: another transaction has the job locked, and may roll back.
+  if v_short_keys is not null then
+    perform onceward.ask_admission(k.tenant, k.key)
+       from unnest(v_short_tenants, v_short_keys) as k (tenant, key)
+      where exists (select from onceward.job_private as b
+                     where b.concurrency_hash = hashtextextended(k.tenant || E'\x1f' || k.key, 0) and b.state = 'blocked' and b.awaits is null
+                       and b.tenant = k.tenant and b.concurrency_key = k.key);
+  end if;
+end;
+$$;
+
+-- These blocked jobs, which the caller has locked, are ready; whoever sleeps is told.
+create or replace function onceward.make_ready(p_places tid[])
+  returns setof onceward.job_private
+  language plpgsql
+  set search_path = pg_catalog, pg_temp
+as $$
+begin
+  perform onceward.wake(array(select distinct j.lane from onceward.job_private as j where j.ctid = any (p_places)));
+  return query
+    with moved as (
+      update onceward.job_private as j
+         set state = 'ready', ready_seq = nextval('onceward.ready_seq')
+        from unnest(p_places) as u (place)
+       where j.ctid = u.place
+      returning j.*
+    ), noted as (
+      insert into onceward.audit_private (at, kind, source, actor, role, tenant, job_id, before, after, meta)
+      select onceward.now(), 'job.admitted', 'engine', onceward.actor(), onceward.caller(), m.tenant, m.id,
+             '{"state": "blocked"}', '{"state": "ready"}', jsonb_build_object('lane', m.lane, 'task', m.task)
+        from moved as m
+       -- What audits_all asks; called for each job, it took a twentieth of the whole.
+       where exists (select from onceward.lane_private as l where l.name = m.lane and l.audit = 'all')
+    )
+    select * from moved;
+end;
+$$;
+
+-- Have the waiting jobs of a key looked at by the next promote.
+create or replace function onceward.ask_admission(p_tenant text, p_key text)
+  returns void
+  language sql volatile
+  set search_path = pg_catalog, pg_temp
+as $$ insert into onceward.admission_private (tenant, concurrency_key) values (p_tenant, p_key) $$;
+
+-- A job that held a place of its key has stopped running: let the next one in.
+create or replace function onceward.give_place(p_job onceward.job_private)
+  returns void
+  language plpgsql
+  set search_path = pg_catalog, pg_temp
+as $$
+begin
+  if p_job.concurrency_key is not null then
+    perform onceward.let_in(array[p_job.tenant], array[p_job.concurrency_key]);
+  end if;
+end;
+$$;
