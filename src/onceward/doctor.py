@@ -150,7 +150,9 @@ def connections(server: Server, settings: dict[str, str]) -> Finding:
     room = int(settings["max_connections"]) - reserved
     value = f"{used} of {room}"
     if used < room * 0.8:
-        return Finding("connections", "ok", value, "A worker process needs about three.")
+        return Finding(
+            "connections", "ok", value, "A worker needs 3, and one with --processes N needs N + 1."
+        )
     return Finding(
         "connections",
         "fail" if used >= room * 0.95 else "warn",
@@ -178,7 +180,7 @@ def pooler_finding(*, shared: bool | None) -> Finding:
     if shared is None:
         return Finding(
             "pooler", "warn", "mode unknown", "A pooler is in between, and it had no second connection to spare.",
-            "Give its pool at least 3 connections per worker process.",
+            "Give its pool at least 3 connections for a worker, and N + 2 for one with --processes N.",
         )  # fmt: skip
     if shared:
         return Finding(

@@ -3,9 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import threading
+import time
+from pathlib import Path
+
+import psycopg
 
 from onceward import Job, Onceward
+from onceward.errors import from_database
 
 app = Onceward()
 
@@ -30,3 +36,19 @@ def hangs_in_a_thread(job: Job) -> None:
 @app.task
 def fails(secret: str) -> None:
     raise ValueError(secret)
+
+
+@app.task
+def writes(dsn: str, go: str, told: str, job: Job) -> None:
+    """Waits for a file, then ends its job in a transaction of its own, and tells what became of that."""
+    job.progress("begun")
+    while not Path(go).exists():
+        time.sleep(0.01)
+    try:
+        with psycopg.connect(dsn, autocommit=True) as connection:
+            connection.execute("select public.effect_and_end('written', %s, %s)", [job.id, job.epoch])
+        outcome = "accepted"
+    except psycopg.Error as error:
+        outcome = type(from_database(error)).__name__
+    with Path(f"{told}-{os.getpid()}").open("a") as file:
+        file.write(f"{outcome}\n")

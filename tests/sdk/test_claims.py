@@ -51,3 +51,39 @@ def test_but_not_when_looking_is_slow():
     claims.look_back()
 
     assert claims.floors(time.monotonic()) == {"default": {0: 70}}
+
+
+def test_a_job_that_never_stood_in_line_moves_no_floor():
+    claims = claims_after(took=0.001)
+    let_in = ("claimed", "id", 1, "task", "{}", "default", 0, 0, 1, 8, "default", None, None, None, "")
+
+    assert claims.learned([let_in], asked=1, swept=True, took=0.001) == 1
+    assert claims.learned([let_in], asked=1, swept=False, took=0.001) == 1
+    assert claims.floors(time.monotonic()) == {"default": {0: 70}}
+
+
+def test_floors_of_lines_with_limits_are_kept_though_the_main_line_is_empty():
+    claims = Claims({"default": None}, 10, 1.0)
+    limited = (
+        "claimed",
+        "id",
+        1,
+        "task",
+        "{}",
+        "default",
+        0,
+        70,
+        1,
+        8,
+        "default",
+        None,
+        None,
+        None,
+        "\x1fapi",
+    )
+    turn = ("lines", None, None, None, "{}", "default", *[None] * 8, "\x1fapi")
+
+    claims.learned([*[limited] * 10, turn], asked=10, swept=True, took=0.001)
+
+    assert claims.floors(time.monotonic()) == {"default": {}}
+    assert claims.lines() == {"default": {"after": "\x1fapi", "floors": {"\x1fapi": {0: 70}}}}

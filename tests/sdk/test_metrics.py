@@ -9,6 +9,7 @@ import urllib.request
 from collections import defaultdict
 from datetime import UTC, datetime, timedelta
 
+import psycopg
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
@@ -123,6 +124,17 @@ def test_a_scrape_tells_what_the_process_did_and_what_the_database_holds(oncewar
     assert "nobody" not in page.text
     assert not any(str(job.id) in page.text for job in (dead, snoozed, later))
     assert "Grace" not in page.text
+
+
+def test_no_connection_stays_open_between_two_scrapes(onceward_database):
+    async def main():
+        page = Exposition(Worker(shop.app, dsn=onceward_database))
+        assert Page((await page.page()).decode()).value("onceward_database_up") == 1
+        with psycopg.connect(onceward_database, autocommit=True) as other:
+            kept = "select from pg_stat_activity where application_name = 'onceward metrics' and datname = current_database()"
+            until(lambda: other.execute(kept).fetchone() is None)
+
+    asyncio.run(main())
 
 
 @pytest.mark.slow

@@ -48,6 +48,16 @@ async def until(condition, *, tries=2000):
     raise AssertionError("it never happened")
 
 
+def test_a_worker_that_is_stopped_before_it_runs_runs_nothing(onceward_database):
+    with shop.app.client(onceward_database) as client:
+        client.enqueue("greet", {"name": "Ada"})
+    worker = Worker(shop.app, dsn=onceward_database)
+    worker.stop()
+
+    asyncio.run(worker.run())
+    assert worker.executed == 0
+
+
 @pytest.mark.parametrize(
     ("task", "payload", "result"),
     [

@@ -31,7 +31,12 @@ def worker(
         ),
     ] = None,
     concurrency: Annotated[int, typer.Option(metavar="N", help="Jobs at once, per process.")] = 50,
-    processes: Annotated[int, typer.Option(metavar="N", help="Worker processes.")] = 1,
+    processes: Annotated[
+        int,
+        typer.Option(
+            metavar="N", help="Worker processes, which need N + 1 connections; a single one needs 3."
+        ),
+    ] = 1,
     lease: Annotated[
         str,
         typer.Option(

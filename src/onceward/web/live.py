@@ -10,12 +10,12 @@ import asyncio
 import contextlib
 import time
 from collections.abc import AsyncIterator
+from typing import Any
 
 import psycopg
 
 from onceward import contrib, logs
 from onceward.calls import browsing
-from onceward.pools import AsyncConnection
 from onceward.requests import CONNECTION_OPTIONS
 from onceward.web.identity import READ_ONLY
 
@@ -126,7 +126,7 @@ class Live:
                 took = time.monotonic() - began
                 await self._wait_for_a_hint(connection, max(EVERY, took * SHARE))
 
-    async def _pulse(self, connection: AsyncConnection, scope: str) -> str:
+    async def _pulse(self, connection: psycopg.AsyncConnection[Any], scope: str) -> str:
         async with connection.transaction():
             for call in (
                 browsing.act_as(scope, "onceward web"),
@@ -136,7 +136,7 @@ class Live:
                 await contrib.run_async(connection, call)
             return await contrib.run_async(connection, browsing.pulse())
 
-    async def _wait_for_a_hint(self, connection: AsyncConnection, most: float) -> None:
+    async def _wait_for_a_hint(self, connection: psycopg.AsyncConnection[Any], most: float) -> None:
         """Until the time is over; a notification ends it early, though not at once: they come in swarms."""
         async for _ in connection.notifies(timeout=most, stop_after=1):
             await asyncio.sleep(min(0.2, most))

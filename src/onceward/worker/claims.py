@@ -14,9 +14,9 @@ BATCH = 500
 # The buffer holds what is finished in this time at the present rate, so that nothing waits long behind it.
 BUFFER_SECONDS = 0.05
 BUFFER_MOST = 1000
-# A full look from the beginning of the lanes at least this often; when it is slow, a twentieth of the time at most.
+# A full look from the beginning of the lanes at least this often; when it is slow, a fiftieth of the time at most.
 SWEEP_SECONDS = 1.0
-SWEEP_SHARE = 20.0
+SWEEP_SHARE = 50.0
 # A line whose jobs use limits has this in its name: see functions/lines.sql.
 LIMITED = "\x1f"
 # How soon at the earliest to look again for room in a limit, in seconds.
@@ -26,12 +26,15 @@ SHORTEST = 0.005
 class Claims:
     """Decides how many jobs to ask for, and keeps the lower bounds of the claim scan."""
 
-    def __init__(self, lanes: Mapping[str, int | None], concurrency: int, poll: float) -> None:
+    def __init__(
+        self, lanes: Mapping[str, int | None], concurrency: int, poll: float, *, batch: int = BATCH
+    ) -> None:
         self._lanes = list(lanes)
         self._limits = dict(lanes)
         self._limited = any(limit is not None for limit in lanes.values())
         self._concurrency = concurrency
         self._poll = poll
+        self._batch = batch
         self._floors: dict[str, dict[int, int]] = {}
         # Of lanes that have lines: whose turn was the last, and the floors of each line.
         self._turns: dict[str, str] = {}
@@ -59,7 +62,7 @@ class Claims:
 
     def room(self, in_hand: int) -> int:
         buffer = min(BUFFER_MOST, int(self._rate * BUFFER_SECONDS))
-        return max(0, min(BATCH, self._concurrency + buffer - in_hand))
+        return max(0, min(self._batch, self._concurrency + buffer - in_hand))
 
     def start(self, in_hand: int) -> int:
         """How many jobs can begin at once, or in the time of the buffer, when they go first."""
@@ -132,6 +135,8 @@ class Claims:
                 if row[14]:
                     self._learn_floor(row, swept=swept)
                     continue
+                if not row[7]:
+                    continue  # It was let in behind another job of its key, and never stood in line.
                 by_priority = seen.get(row[5])
                 if by_priority is None:
                     by_priority = seen[row[5]] = {}
@@ -152,8 +157,8 @@ class Claims:
 
     def _learn_floor(self, row: Sequence[Any], *, swept: bool) -> None:
         lane, priority, seq, line = row[5], row[6], row[7], row[14]
-        if LIMITED in line:
-            return  # So few are claimed at once that no bound is needed.
+        # Nothing may have come from the main line yet; still, there is no need to look from the beginning.
+        self._floors.setdefault(lane, {})
         known = self._line_floors.setdefault(lane, {}).setdefault(line, {})
         known[priority] = seq if swept else max(seq, known.get(priority, 0))
 

@@ -26,7 +26,7 @@ class Exposition:
 
     def __init__(self, worker: Worker) -> None:
         self._worker = worker
-        # A connection of its own, opened by the first scrape: those of the worker have work to do.
+        # A connection of its own for the time of a scrape: those of the worker have work to do.
         self._link = Link(worker.dsn, "onceward metrics")
         self._gauges: list[Sample] = []
         self._asked_at = float("-inf")
@@ -54,6 +54,7 @@ class Exposition:
             log.warning("metrics_unavailable", worker=str(self._worker.id), error=str(error).strip())
         finally:
             give_up.cancel()
+            await self._link.close()
         self._asked_at = time.monotonic()
 
     def _own(self) -> Iterator[Sample]:

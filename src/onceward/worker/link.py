@@ -14,11 +14,12 @@ from typing import Any, TypeVar
 import psycopg
 from psycopg.types.json import set_json_loads
 
-from onceward import jsonsafe
+from onceward import jsonsafe, wire
 from onceward.calls import Call
 from onceward.calls.rights import WORKER, not_allowed
 from onceward.connecting import connect_error, is_refusal
 from onceward.errors import CannotConnect, from_database, is_pooler_trouble
+from onceward.wire import WiredAsyncConnection
 
 T = TypeVar("T")
 # A call that takes longer is given up and repeated on a new connection; all worker calls are repeatable.
@@ -37,7 +38,7 @@ class Link:
         self._on_note = on_note
         # The socket that the loop watches for us while no call is under way.
         self._watched: int | None = None
-        self._conn: psycopg.AsyncConnection[tuple[Any, ...]] | None = None
+        self._conn: WiredAsyncConnection | None = None
         self._pause = FIRST_PAUSE
         self._prepare_after: int | None = 3
         self._was_open = False
@@ -54,13 +55,11 @@ class Link:
         # Not by cancelling: the driver would first ask the server, which does not answer, to end the call.
         timer = asyncio.get_running_loop().call_later(DEADLINE, self.cut_off)
         try:
-            self._unwatch()  # The driver waits for the same socket.
+            self._unwatch()  # The call waits for the same socket.
             conn = self._conn
             if conn is None or conn.closed:
                 conn = await self._open()
-            cursor = conn.cursor(binary=True)
-            await cursor.execute(call.sql, call.params)
-            rows = await cursor.fetchall()
+            rows = await wire.fetch_async(conn, call)
         except BaseException as error:
             ours = from_database(error) or not_allowed(error, call.sql, user=self._user, role=WORKER)
             if ours is not None:
@@ -123,10 +122,10 @@ class Link:
             with contextlib.suppress(Exception):
                 await conn.close()
 
-    async def _open(self) -> psycopg.AsyncConnection[tuple[Any, ...]]:
+    async def _open(self) -> WiredAsyncConnection:
         # The driver's own timeout holds for each address of a host.
         async with asyncio.timeout(DEADLINE):
-            self._conn = await psycopg.AsyncConnection.connect(
+            self._conn = await WiredAsyncConnection.connect(
                 self._dsn,
                 autocommit=True,
                 application_name=self._name,

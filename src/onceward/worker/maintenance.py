@@ -6,6 +6,7 @@ Done by every worker.
 
 from __future__ import annotations
 
+import math
 import random
 import time
 from collections.abc import Callable
@@ -52,36 +53,31 @@ class Maintenance:
     def soon(self) -> None:
         self.next_at = self._next_promote = 0.0
 
-    async def once(self, link: Link) -> None:
+    async def once(self, link: Link, *, turn: float = math.inf) -> None:
+        """`turn`: after so many seconds, what is left is done by the next pass, which is due at once."""
         self._busy = True
         now = time.monotonic()
-        # Asked though nothing is due: a worker that drains wants to know whether anything is left.
-        asked = now < self.next_at
+        if now < self.next_at:
+            # Asked though nothing is due: a worker that drains wants to know whether anything is left.
+            self._next_promote = self._next_tick = 0.0
         # Also when the pass fails: the next one is a second away.
         self.next_at = now + EVERY
         self.is_quiet = False
         try:
-            if asked or now >= self._next_promote:
-                await self._promote(link)
-            if now >= self._next_rescue:
-                await self._rescue(link, now)
-            if asked or now >= self._next_tick:
-                await self._tick(link)
+            for step in (
+                self._promote, self._rescue, self._tick, self._partitions, self._seal, self._tidy, self._begin_checks,
+            ):  # fmt: skip
+                await step(link, now)
+                if time.monotonic() - now > turn:
+                    self.next_at = 0.0
+                    return
             self.next_at = min(self._next_promote, self._next_tick)
-            if now >= self._next_partitions:
-                self._next_partitions = now + PARTITIONS_EVERY
-                await link.run(calls.ensure_partitions())
-            if now >= self._next_seal:
-                await self._seal(link)
-            if now >= self._next_tidy:
-                self._next_tidy = now + TIDY_EVERY
-                await link.run(calls.tidy())
-            if self._watch is not None:
-                await self._begin_checks(link, self._watch, now)
         finally:
             self._busy = False
 
-    async def _promote(self, link: Link) -> None:
+    async def _promote(self, link: Link, now: float) -> None:
+        if now < self._next_promote:
+            return
         began = time.monotonic()
         found = await link.run(calls.promote())
         took = time.monotonic() - began
@@ -96,7 +92,9 @@ class Maintenance:
         if found.promoted:
             self._wake()
 
-    async def _tick(self, link: Link) -> None:
+    async def _tick(self, link: Link, now: float) -> None:
+        if now < self._next_tick:
+            return
         found = await link.run(calls.tick())
         # Also without anything due: somebody may add a schedule.
         pause = EVERY * random.uniform(0.5, 1.0)  # noqa: S311 - spread, not secrecy
@@ -112,7 +110,19 @@ class Maintenance:
         if found.missed:
             log.warning("slots_missed", count=found.missed)
 
-    async def _seal(self, link: Link) -> None:
+    async def _partitions(self, link: Link, now: float) -> None:
+        if now >= self._next_partitions:
+            self._next_partitions = now + PARTITIONS_EVERY
+            await link.run(calls.ensure_partitions())
+
+    async def _tidy(self, link: Link, now: float) -> None:
+        if now >= self._next_tidy:
+            self._next_tidy = now + TIDY_EVERY
+            await link.run(calls.tidy())
+
+    async def _seal(self, link: Link, now: float) -> None:
+        if now < self._next_seal:
+            return
         sealed = await link.run(calls.seal(every=timedelta(seconds=SEAL_EVERY / 2)))
         self._next_seal = time.monotonic() + SEAL_EVERY
         if sealed.more:
@@ -120,8 +130,11 @@ class Maintenance:
             await link.run(calls.seal())
             self._next_seal = 0.0
 
-    async def _begin_checks(self, link: Link, watch: Watch, now: float) -> None:
+    async def _begin_checks(self, link: Link, now: float) -> None:
         """Only begun here, which takes a look at what is due; executed elsewhere, however long that takes."""
+        watch = self._watch
+        if watch is None:
+            return
         if now >= self._next_watch and watch.is_free:
             self._next_watch = now + EVERY * random.uniform(0.5, 1.0)  # noqa: S311 - spread, not secrecy
             begun = await link.run(calls.begin_checks(watch.known, limit=AT_ONCE))
@@ -132,6 +145,8 @@ class Maintenance:
                 watch.start_retention()
 
     async def _rescue(self, link: Link, now: float) -> None:
+        if now < self._next_rescue:
+            return
         self._next_rescue = now + EVERY * random.uniform(0.5, 1.0)  # noqa: S311 - spread, not secrecy
         thorough = now >= self._next_thorough
         began = time.monotonic()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -49,9 +50,10 @@ class Operations:
         self._wake()
         return answer
 
-    async def run(self, link: Link, on_answer: Callable[[], None]) -> None:
-        """Make the calls that are ready.  Raises when the connection breaks; what was not answered stays."""
-        while self._ready:
+    async def run(self, link: Link, on_answer: Callable[[], None], *, turn: float) -> None:
+        """Make the calls that are ready, for so many seconds.  Raises when the connection breaks; what was not answered stays."""
+        end = time.monotonic() + turn
+        while self._ready and time.monotonic() < end:
             operation = self._ready.popleft()
             try:
                 result = await link.run(operation.call)

@@ -23,6 +23,7 @@ from onceward.errors import InvalidArgument, OncewardError
 from onceward.registry import nearest_hint
 from onceward.worker.exposition import Exposition
 from onceward.worker.health import Health
+from onceward.worker.relay import Relay, Relayed
 from onceward.worker.settings import WorkerSettings
 from onceward.worker.worker import Worker
 
@@ -71,11 +72,11 @@ def run_worker(target: str, settings: WorkerSettings) -> int:
         raise InvalidArgument(f"processes must be at least 1, got {settings.processes}")
     if settings.processes == 1:
         return _work(target, settings)
-    load_app(target)  # Say at once what is wrong, not from every child.
-    return _Parent(target, settings).run()
+    app = load_app(target)  # Say at once what is wrong, not from every child.
+    return _Parent(target, settings, Relay(settings.dsn or app.dsn, lease=settings.lease)).run()
 
 
-def _work(target: str, settings: WorkerSettings) -> int:
+def _work(target: str, settings: WorkerSettings, relay: Relayed | None = None) -> int:
     app = load_app(target)
     worker = Worker(
         app,
@@ -86,6 +87,7 @@ def _work(target: str, settings: WorkerSettings) -> int:
         grace=settings.grace,
         poll=settings.poll,
         name=settings.name,
+        relay=relay,
     )
 
     async def main() -> None:
@@ -135,12 +137,12 @@ def _run(main: Any) -> None:
     run(main)
 
 
-def _child(target: str, settings: WorkerSettings, tell: Connection) -> None:
+def _child(target: str, settings: WorkerSettings, tell: Connection, ask: Connection) -> None:
     logs.configure(settings.log_format)
     # The terminal's Ctrl-C reaches the whole group; the parent passes it on in its own way.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:
-        _work(target, settings)
+        _work(target, settings, Relayed(ask))
     except OncewardError as error:
         # Its parts: what else is attached to an error need not fit into a pipe.
         tell.send((type(error), error.message, error.detail, error.hint))
@@ -148,11 +150,12 @@ def _child(target: str, settings: WorkerSettings, tell: Connection) -> None:
 
 
 class _Parent:
-    """Starts the workers, replaces those that die, passes signals on."""
+    """Starts the workers, beats for those that ask, replaces those that die, passes signals on."""
 
-    def __init__(self, target: str, settings: WorkerSettings) -> None:
+    def __init__(self, target: str, settings: WorkerSettings, relay: Relay) -> None:
         self._target = target
         self._settings = settings
+        self._relay = relay
         self._context = multiprocessing.get_context("spawn")
         self._children: dict[int, Any] = {}
         self._began: dict[int, float] = {}
@@ -167,7 +170,15 @@ class _Parent:
             signal.signal(number, self._signal)
         for index in range(self._settings.processes):
             self._start(index)
+        try:
+            self._look_after()
+        finally:
+            self._relay.close()
+        return 0
+
+    def _look_after(self) -> None:
         while self._children:
+            self._relay.watch()
             multiprocessing.connection.wait(
                 [child.sentinel for child in self._children.values()], timeout=1.0
             )
@@ -183,7 +194,6 @@ class _Parent:
                     self._end_all()
                     raise error
                 self._replace(index, child.exitcode, error)
-        return 0
 
     def _error_of(self, index: int) -> OncewardError | None:
         with self._told.pop(index) as told:
@@ -205,13 +215,16 @@ class _Parent:
         port = settings.health_port + index if settings.health_port is not None else None
         name = f"{settings.name}-{index + 1}" if settings.name else None
         self._told[index], tell = self._context.Pipe(duplex=False)
+        asked, ask = self._context.Pipe()
         child = self._context.Process(
             target=_child,
-            args=(self._target, replace(settings, processes=1, health_port=port, name=name), tell),
+            args=(self._target, replace(settings, processes=1, health_port=port, name=name), tell, ask),
         )
         child.start()
-        # From here on only the child has this end: when it is gone, so is the pipe.
+        # From here on only the child has these ends: when it is gone, so are the pipes.
         tell.close()
+        ask.close()
+        self._relay.serve(asked)
         self._children[index] = child
         self._began[index] = time.monotonic()
         if self._stopping:
@@ -231,6 +244,7 @@ class _Parent:
         deadline = time.monotonic() + self._pause
         while not self._stopping and (left := deadline - time.monotonic()) > 0:
             time.sleep(min(left, 0.1))
+            self._relay.watch()
         if not self._stopping:
             self._start(index)
 

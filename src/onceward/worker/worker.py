@@ -1,6 +1,6 @@
 """The worker: claims, runs, finishes.
 
-One coordinator decides what the two database links do next: exchange (finish a batch and claim the next), operations
+One coordinator decides what the database links do next: exchange (finish a batch and claim the next), operations
 (failures, snoozes, progress), maintenance (promote, rescue).  Handlers run in long-lived slots or threads that pull
 from a deque.  A thread of its own keeps the lease.  Nothing is acknowledged before its commit.
 """
@@ -8,6 +8,7 @@ from a deque.  A thread of its own keeps the lease.  Nothing is acknowledged bef
 from __future__ import annotations
 
 import asyncio
+import math
 import os
 import socket
 import time
@@ -19,8 +20,8 @@ from uuid import UUID
 from onceward import logs
 from onceward.calls import Call
 from onceward.dsn import resolve_dsn
-from onceward.errors import InvalidArgument, is_busy, is_connection_trouble
-from onceward.worker.claims import Claims
+from onceward.errors import InvalidArgument
+from onceward.worker.claims import BATCH, Claims
 from onceward.worker.connections import Connections
 from onceward.worker.ends import Ends
 from onceward.worker.exchanges import Action, Exchanges
@@ -29,9 +30,11 @@ from onceward.worker.heart import Heart
 from onceward.worker.idleness import Idleness
 from onceward.worker.job import Job
 from onceward.worker.link import Link
+from onceward.worker.links import Links
 from onceward.worker.maintenance import Maintenance
 from onceward.worker.operations import Operations
 from onceward.worker.registration import AT_ONCE, LAST_WORDS, Registration, Stopped
+from onceward.worker.relay import Relayed
 from onceward.worker.running import Runner
 from onceward.worker.settings import GRACE, LEASE, POLL
 from onceward.worker.signals import Signal
@@ -44,6 +47,10 @@ if TYPE_CHECKING:
 log = logs.get("onceward.worker")
 # A buffered job that could not start by then goes back, for others to run.
 STALE_AFTER = 2.0
+# So that handlers run while PostgreSQL commits.
+LINKS = 2
+# Operations give their link up after so many seconds for what else has to be done, and maintenance the only one.
+TURN = 0.05
 # Connections that handlers may hold at once, for transactions of their own.
 MOST_TRANSACTIONS = 10
 
@@ -62,7 +69,9 @@ class Worker:
         grace: timedelta = GRACE,
         poll: timedelta = POLL,
         name: str | None = None,
+        relay: Relayed | None = None,
     ) -> None:
+        """`relay`: from the parent that keeps several workers; then one link is enough, and the heart needs none."""
         logs.configure_if_nobody_has()
         if concurrency < 1:
             raise InvalidArgument(f"concurrency must be at least 1, got {concurrency}")
@@ -79,19 +88,22 @@ class Worker:
         # Half of it: whoever has not heard from the database for so long stops, before others may take over.
         self._patience = lease.total_seconds() / 2
         self._grace = grace
-        self._claims = Claims(self._lanes, concurrency, poll.total_seconds())
+        links = LINKS if relay is None else 1
+        # One link carries at once what two would.
+        self._claims = Claims(self._lanes, concurrency, poll.total_seconds(), batch=BATCH * LINKS // links)
         self._watch = Watch(app, self._dsn)
         self.maintenance = Maintenance(self.wake, self._watch)
-        first = Link(self._dsn, "onceward worker 1", on_note=self._notified)
-        self._links = [Link(self._dsn, "onceward worker 2"), first]
-        self._free = list(self._links)
-        self._registration = Registration(app, first, name=self.name, lanes=list(self._lanes))
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._links = Links(self, links, on_note=self._notified)
+        self._wishes = [self._wish_operations, self._wish_exchange, self._wish_maintenance]
+        self._registration = Registration(app, self._links.first, name=self.name, lanes=list(self._lanes))
         self.ends = Ends(self)
         self._hand = Hand(self, self._claims.in_lane)
         self._exchanges = Exchanges(self, self._hand, self._claims)
         self.connections = Connections(self._dsn, min(concurrency, MOST_TRANSACTIONS))
+        # Another one in each loop; this one for those who stop it before it runs.
+        self._wake = asyncio.Event()
         self._leave_by: float | None = None
+        self._relay = relay
         self._heart: Heart | None = None
         self._past_failures = 0
         self._lost: str | None = None
@@ -172,6 +184,10 @@ class Worker:
         self._exchanges.wanted = True
         self._wake.set()
 
+    def look(self) -> None:
+        """Have the coordinator decide anew what to do."""
+        self._wake.set()
+
     def _notified(self, said: str) -> None:
         """A lane, and maybe ` returned` or ` opened` behind it: see onceward.wake and onceward.call_back."""
         lane, _, what = said.partition(" ")
@@ -195,6 +211,7 @@ class Worker:
             self._dsn,
             self.id,
             lease=self._lease,
+            relay=self._relay,
             on_cancel=lambda ids: _quietly(later, self._cancel_jobs, ids),
             on_lost=lambda why: _quietly(later, self.lose, why),
         )
@@ -205,23 +222,11 @@ class Worker:
             self._heart.stop()
         await self._watch.stop()
         await self.runner.stop()
-        await self._end_tasks()
+        await self._links.end()
         if self.id is not None and self._lost is None:
             await self._registration.retire(self.id, executed=self.executed)
-        for link in self._links:
-            await link.close()
+        await self._links.close()
         await self.connections.close()
-
-    async def _end_tasks(self) -> None:
-        # Calls that hang end now; cancelling them would have the driver wait for the server.
-        for link in self._links:
-            if link not in self._free:
-                link.cut_off()
-        if self._tasks:
-            await asyncio.wait(self._tasks, timeout=0.5)
-        for task in list(self._tasks):
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
 
     # ------------------------------------------------------------ the coordinator
 
@@ -234,9 +239,9 @@ class Worker:
             if self._lost is not None:
                 await self._start_anew()
                 continue
-            action = self._next_action(now) if self._free else None
+            action = self._next_action(now) if self._links.is_one_free else None
             if action is not None:
-                self._begin(action)
+                self._links.begin(action)
                 continue
             if self._is_over():
                 return
@@ -247,49 +252,30 @@ class Worker:
     def _next_action(self, now: float) -> Action | None:
         if self._exchanges.adoption_is_due(now) and not self.is_draining:
             # Alone: a claim whose reply is still under way would be taken for an unknown one.
-            return self._exchanges.adopt if not self._tasks else None
-        if self.operations.is_ready:
-            return self._run_operations
-        if self._exchanges.is_wanted(now):
-            return self._exchanges.prepare(now)
-        if not self.is_draining and self.maintenance.is_due(now):
-            return self._maintain
-        idle = not (self.is_draining or self._tasks or self.runner.active)
+            return self._exchanges.adopt if not self._links.is_one_busy else None
+        for wish in self._wishes:
+            if (action := wish(now)) is not None:
+                # In turn: each of the three could keep all links busy for good.
+                self._wishes = [*(other for other in self._wishes if other != wish), wish]
+                return action
+        idle = not (self.is_draining or self._links.is_one_busy or self.runner.active)
         if self.idleness.awaited and idle and not self.idleness.found_nothing:
             return self._exchanges.prepare(now) if self.idleness.looked else self._maintain
         return None
 
-    def _begin(self, action: Action) -> None:
-        link = self._free.pop()
-        task = self.loop.create_task(self._guarded(action, link))
-        self._tasks.add(task)
+    def following(self) -> Action | None:
+        """What a link does that has just done something, before anything else happens here."""
+        self._wake.set()
+        return self._next_action(time.monotonic()) if self._lost is None else None
 
-        def ended(task: asyncio.Task[None]) -> None:
-            self._tasks.discard(task)
-            self._free.append(link)
-            # The first link is used first, so that a quiet worker needs only one.
-            self._free.sort(key=self._links.index)
-            self._wake.set()
+    def _wish_operations(self, _now: float) -> Action | None:
+        return self._run_operations if self.operations.is_ready else None
 
-        task.add_done_callback(ended)
+    def _wish_exchange(self, now: float) -> Action | None:
+        return self._exchanges.prepare(now) if self._exchanges.is_wanted(now) else None
 
-    async def _guarded(self, action: Action, link: Link) -> None:
-        try:
-            await action(link)
-            if link.in_trouble:
-                link.in_trouble = False
-                log.info("connection_restored", worker=str(self.id))
-        except asyncio.CancelledError:
-            raise
-        except Exception as error:
-            if is_connection_trouble(error) or is_busy(error):
-                link.in_trouble = True
-                log.warning(
-                    "connection_lost", worker=str(self.id), error=str(error).strip() or type(error).__name__
-                )
-            else:
-                log.exception("worker_error", worker=str(self.id))
-            await link.rest()
+    def _wish_maintenance(self, now: float) -> Action | None:
+        return self._maintain if not self.is_draining and self.maintenance.is_due(now) else None
 
     def _pause(self, now: float) -> float:
         """Until the next thing that has a time of its own.  Everything else wakes the coordinator when it happens."""
@@ -304,7 +290,7 @@ class Worker:
     def _is_over(self) -> bool:
         if self._leave_by is not None and time.monotonic() > self._leave_by:
             return True
-        if self.runner.active or self._hand.done or not self.operations.is_empty or self._tasks:
+        if self.runner.active or self._hand.done or not self.operations.is_empty or self._links.is_one_busy:
             return False
         if self.is_draining:
             return True
@@ -327,11 +313,11 @@ class Worker:
     # ------------------------------------------------------------ what a link does
 
     async def _run_operations(self, link: Link) -> None:
-        await self.operations.run(link, self.idleness.changed)
+        await self.operations.run(link, self.idleness.changed, turn=TURN)
 
     async def _maintain(self, link: Link) -> None:
         before = self.idleness.changes
-        await self.maintenance.once(link)
+        await self.maintenance.once(link, turn=TURN if self._links.is_single else math.inf)
         busy = self.runner.active or self._hand.done or not self.operations.is_empty
         self.idleness.looked = False
         if self.maintenance.is_quiet and not busy:
@@ -384,7 +370,7 @@ class Worker:
             self._heart.stop()
         # First of all: others may take the jobs over soon.
         self.runner.abandon()
-        await self._end_tasks()
+        await self._links.end()
         self.operations.abandon()
         self._hand.abandon()
         if self.is_draining:
