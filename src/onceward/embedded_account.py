@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import pwd
 import shutil
@@ -42,17 +43,7 @@ class Account:
 
     @classmethod
     def _unprivileged(cls) -> Account:
-        try:
-            entry = pwd.getpwnam(SERVER_USER)
-        except KeyError:
-            made = None
-            if useradd := shutil.which("useradd", path="/usr/sbin:/sbin:/usr/bin:/bin"):
-                arguments = ["--system", "--user-group", "--no-create-home", "--shell", "/bin/false"]
-                made = subprocess.run([useradd, *arguments, SERVER_USER], check=False, capture_output=True)
-            # Without useradd, or on a read-only /etc, the user that owns nothing has to do.
-            # Exit status 9: another process has just added the same user.
-            known = made is not None and made.returncode in {0, 9}
-            entry = pwd.getpwnam(SERVER_USER if known else "nobody")
+        entry = _entry() or _added() or pwd.getpwnam("nobody")
         return cls(entry.pw_uid, entry.pw_gid)
 
     def take(self, path: Path) -> None:
@@ -67,3 +58,27 @@ class Account:
             mode = parent.stat().st_mode
             if not mode & 0o001 and parent.stat().st_uid != self.uid:
                 parent.chmod(mode | 0o001)
+
+
+def _entry() -> pwd.struct_passwd | None:
+    try:
+        return pwd.getpwnam(SERVER_USER)
+    except KeyError:
+        return None
+
+
+def _added() -> pwd.struct_passwd | None:
+    """The user, added now.  None without useradd, or on a read-only /etc: then the user that owns nothing has to do."""
+    useradd = shutil.which("useradd", path="/usr/sbin:/sbin:/usr/bin:/bin")
+    if useradd is None:
+        return None
+    # One at a time: of two that run at once, useradd tells both of success, and one of them has no user.
+    lock = os.open("/etc", os.O_RDONLY)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if _entry() is None:
+            arguments = ["--system", "--user-group", "--no-create-home", "--shell", "/bin/false"]
+            subprocess.run([useradd, *arguments, SERVER_USER], check=False, capture_output=True)
+        return _entry()
+    finally:
+        os.close(lock)

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from onceward.bench import runner, table
+from onceward.bench import main, runner, table
 from onceward.bench.measures import GROUPS, Bench
 from onceward.bench.metrics import BARS, METRICS, summary
 from onceward.bench.place import Place
@@ -53,6 +53,12 @@ def test_a_tiny_run_gives_every_metric_and_leaves_nothing_behind(home):
     assert set(document["machine"]) >= {"cores", "memory_gb", "python", "system"}
     assert str(home) not in json.dumps(document)
     assert list(home.iterdir()) == []
+
+
+@pytest.mark.parametrize("repeats", [0, -1, 101])
+def test_a_number_of_repeats_that_makes_no_sense_is_refused(repeats):
+    with pytest.raises(InvalidArgument, match=f"--repeats must be between 1 and 100, got {repeats}"):
+        main(as_json=True, quick=True, repeats=repeats)
 
 
 @pytest.mark.slow

@@ -17,7 +17,16 @@ def measured(monkeypatch):
 
 def test_bench_hands_its_options_on_and_ends_with_its_status(cli_alone, measured):
     answer = cli_alone(
-        "bench", "--json", "--quick", "--only", "drain, latency", "--output", "b.json", "--no-peers"
+        "bench",
+        "--json",
+        "--quick",
+        "--only",
+        "drain, latency",
+        "--repeats",
+        "2",
+        "--output",
+        "b.json",
+        "--no-peers",
     )
 
     assert answer.status == 1
@@ -26,6 +35,7 @@ def test_bench_hands_its_options_on_and_ends_with_its_status(cli_alone, measured
             "as_json": True,
             "quick": True,
             "only": ["drain", "latency"],
+            "repeats": 2,
             "output": Path("b.json"),
             "peers": False,
         }
@@ -35,7 +45,9 @@ def test_bench_hands_its_options_on_and_ends_with_its_status(cli_alone, measured
 def test_bench_without_options_measures_everything(cli_alone, measured):
     cli_alone("bench")
 
-    assert measured == [{"as_json": False, "quick": False, "only": None, "output": None, "peers": True}]
+    assert measured == [
+        {"as_json": False, "quick": False, "only": None, "repeats": None, "output": None, "peers": True}
+    ]
 
 
 def test_demo_uses_the_database_that_is_named(cli_alone, monkeypatch):

@@ -12,6 +12,7 @@ def main(
     as_json: bool,
     quick: bool,
     only: list[str] | None = None,
+    repeats: int | None = None,
     output: Path | None = None,
     peers: bool = True,
 ) -> int:
@@ -22,4 +23,4 @@ def main(
     # The programs of peers live in this package and run where Onceward's dependencies are missing.
     from onceward.bench.command import run
 
-    return run(as_json=as_json, quick=quick, only=only, output=output, peers=peers)
+    return run(as_json=as_json, quick=quick, only=only, repeats=repeats, output=output, peers=peers)

@@ -8,6 +8,7 @@ import signal
 import sys
 import time
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -22,17 +23,30 @@ from onceward.bench.runner import Step
 from onceward.bench.sizes import FULL, QUICK
 from onceward.bench.systems import LABELS, find_systems, peer_environment
 from onceward.embedded import default_data_dir
-from onceward.errors import OncewardError
+from onceward.errors import InvalidArgument, OncewardError
 
 INTERRUPTED = 130
+MOST_REPEATS = 100
 
 
-def run(*, as_json: bool, quick: bool, only: list[str] | None, output: Path | None, peers: bool) -> int:
+def run(
+    *,
+    as_json: bool,
+    quick: bool,
+    only: list[str] | None,
+    repeats: int | None,
+    output: Path | None,
+    peers: bool,
+) -> int:
     groups = runner.choose(only)
     console = Console(stderr=True)
     skipped: list[dict[str, str]] = []
-    command = _command(as_json=as_json, quick=quick, only=only, output=output, peers=peers)
+    command = _command(as_json=as_json, quick=quick, only=only, repeats=repeats, output=output, peers=peers)
     sizes = QUICK if quick else FULL
+    if repeats is not None:
+        if not 1 <= repeats <= MOST_REPEATS:
+            raise InvalidArgument(f"--repeats must be between 1 and {MOST_REPEATS}, got {repeats}")
+        sizes = replace(sizes, repeats=repeats)
     began = time.monotonic()
     try:
         with _interruptible(), Place.opened() as place:
@@ -90,12 +104,19 @@ def _write(document: dict[str, Any], *, as_json: bool, output: Path | None) -> N
 
 
 def _command(
-    *, as_json: bool, quick: bool, only: Sequence[str] | None, output: Path | None, peers: bool
+    *,
+    as_json: bool,
+    quick: bool,
+    only: Sequence[str] | None,
+    repeats: int | None,
+    output: Path | None,
+    peers: bool,
 ) -> str:
     words = ["onceward", "bench"]
     words += ["--json"] if as_json else []
     words += ["--quick"] if quick else []
     words += ["--only", ",".join(only)] if only else []
+    words += ["--repeats", str(repeats)] if repeats is not None else []
     words += [] if peers else ["--no-peers"]
     # The name alone: results are published, and folders are nobody's business.
     words += ["--output", output.name] if output else []

@@ -85,6 +85,10 @@ class Stage:
     # ------------------------------------------------------------ working
 
     def start(self, workers: int = 1) -> None:
+        """So many worker processes.  Those of Onceward have one parent, as with `onceward worker --processes`."""
+        if self.system.family == ONCEWARD:
+            self._workers.append(self.child("work", {**self.system.work, "processes": workers}))
+            return
         for _ in range(workers):
             self._workers.append(self.child("work", dict(self.system.work)))
 
@@ -128,15 +132,17 @@ class Stage:
         return None if row is None else row[0]
 
     def connections(self) -> int:
+        """Of the measured system.  Those on which Onceward runs its checks, for a moment every half minute, are apart."""
         return int(
             self.query(
                 "select count(*) from pg_stat_activity where datname = current_database() "
-                "and backend_type = 'client backend' and application_name not like 'onceward bench%'"
+                "and backend_type = 'client backend' and application_name not like 'onceward bench%' "
+                "and application_name <> 'onceward monitors'"
             )
         )
 
     def memory(self) -> float:
-        """Megabytes of all worker processes."""
+        """Megabytes of all programs that work; children of theirs are not counted."""
         return sum(resident_megabytes(worker.pid) for worker in self._workers)
 
     def delays(self) -> list[float]:

@@ -19,6 +19,9 @@ def bench(
         list[str] | None,
         typer.Option(metavar="NAMES", help="Only these measurements; repeat it or use commas."),
     ] = None,
+    repeats: Annotated[
+        int | None, typer.Option(metavar="N", help="How often each is measured: 3, with --quick 1.")
+    ] = None,
     result_file: Annotated[
         str | None,
         typer.Option("--output", metavar="FILE", help="Also write the results to this file, as JSON."),
@@ -33,6 +36,7 @@ def bench(
         as_json=as_json,
         quick=quick,
         only=names or None,
+        repeats=repeats,
         output=Path(result_file) if result_file else None,
         peers=not no_peers,
     )

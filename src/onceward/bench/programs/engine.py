@@ -13,10 +13,9 @@ from onceward import AsyncClient, Client
 from onceward.registry import Task
 from onceward.requests import EnqueueOptions
 
-from .engine_tasks import app, count, count_filled, count_in_thread, count_limited, hold, stepped, tallies
+from .engine_tasks import app, count, count_filled, count_in_thread, count_limited, hold, stepped
 from .engine_tasks import work as work_task
 from .producer import Batch, Producer
-from .tally import Tally
 
 A_DAY = timedelta(days=1)
 TASKS: dict[str, Task[Any, Any]] = {
@@ -33,13 +32,12 @@ def make_producer(client: str = "async", task: str = "count", tenant: str | None
     return AsyncProducer(task, tenant) if client == "async" else SyncProducer()
 
 
-def work(dsn: str, run: Callable[..., None], concurrency: int = 50) -> None:
+def work(dsn: str, run: Callable[..., None], concurrency: int = 50, processes: int = 1) -> None:
     from onceward.worker import WorkerSettings, run_worker
 
-    tallies.append(Tally())
     # Its own choice of loop, not ours: this is the program that `onceward worker` runs.
     target = f"{count.handler.__module__}:app"
-    run_worker(target, WorkerSettings(dsn=dsn, concurrency=concurrency))
+    run_worker(target, WorkerSettings(dsn=dsn, concurrency=concurrency, processes=processes))
 
 
 def serve(dsn: str) -> None:
