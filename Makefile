@@ -8,12 +8,20 @@ RUNNABLE := .venv/.runnable
 # Parallel test processes: one more than two cores, because tests wait for leases, restarts and new processes nearly half
 # of their time. And extra arguments for bench, chaos and lock.
 JOBS ?= 3
+# Crash tests wait for leases and restarts most of their time.
+CRASH_JOBS ?= 5
 ARGS ?=
+
+# Bytecode is kept whatever the environment says: each process of a test and each command of the docs would compile all anew.
+export PYTHONDONTWRITEBYTECODE :=
 
 # A file stays in one process; the order is that of tests/conftest.py, longest first.
 # CI repeats the same order and the same examples for every try (tests/support/dice.py); elsewhere each run draws anew.
 ORDER := $(if $(CI),--randomly-seed=20260320)
-PARALLEL := -n $(JOBS) --dist loadfile --no-loadscope-reorder $(ORDER)
+SHARED := --dist loadfile --no-loadscope-reorder $(ORDER)
+PARALLEL := -n $(JOBS) $(SHARED)
+# Beside other tests.
+SMALLER := -n 2 $(SHARED)
 
 # The SDK calls SQL functions and asks for the server's version when it installs, nowhere else. So on PostgreSQL 15 all of
 # the contract is tried again, and of the SDK what covers connections, rights, types of values and the life of a job.
@@ -25,7 +33,7 @@ SYSTEMS := proof intake alerts meals
 # Tests and checks bring their own servers: one named in the environment is never touched.
 ALONE := env -u ONCEWARD_DSN -u PGHOST -u PGHOSTADDR -u PGPORT -u PGSERVICE -u PGDATABASE -u PGUSER -u PGPASSWORD
 
-.PHONY: help demo test check bench chaos lock clean
+.PHONY: help demo test tests beside on15 check first docs bench chaos lock clean
 
 help: ## Show these targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-6s  %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -33,24 +41,36 @@ help: ## Show these targets
 demo: $(RUNNABLE) ## Start everything with a sample shop and the four systems, and print a link to the pages; PORT chooses the port
 	@$(BIN)/onceward up onceward.samples:app $(SYSTEMS:%=onceward_apps.%.app:app)
 
-test: check ## Run every check, all tests, then the crash tests (some thirty-five minutes)
+test: first ## Run every check, all tests, then the crash tests (less than half an hour on two cores)
 	@echo "==> PostgreSQL 15"
 	@tools/postgres15.sh > .venv/.postgres15
 	@echo "==> Chromium"
 	@tools/chromium.sh > .venv/.chromium
 	@tools/zbar.sh
-	@echo "==> tests"
+	@$(MAKE) --no-print-directory --jobs=2 tests beside
+	@echo "==> crash tests"
+	@$(ALONE) $(BIN)/pytest -n $(CRASH_JOBS) --dist load --maxschedchunk 1 $(ORDER) -m crash $(ARGS)
+
+tests: $(READY)
+	@echo "==> tests; beside them the docs and PostgreSQL 15, whose output follows"
 	@ONCEWARD_TEST_PG15_BIN="$$(cat .venv/.postgres15)" ONCEWARD_TEST_CHROMIUM="$$(cat .venv/.chromium)" \
 		$(ALONE) $(BIN)/pytest $(PARALLEL) -m "not crash" $(ARGS)
+
+# Its output waits for its end, so that it does not mingle with that of the tests.
+beside: $(READY)
+	@{ $(MAKE) --no-print-directory docs && $(MAKE) --no-print-directory on15; } > .venv/.beside 2>&1; status=$$?; cat .venv/.beside; exit $$status
+
+on15: $(READY)
 	@if [ -s .venv/.postgres15 ]; then \
 		echo "==> the SQL contract and what clients and workers do on PostgreSQL 15" && \
 		ONCEWARD_TEST_PG_BIN="$$(cat .venv/.postgres15)" \
-			$(ALONE) $(BIN)/pytest $(PARALLEL) -m "not crash and not slow" tests/sql tests/migrations $(SDK15); \
+			$(ALONE) $(BIN)/pytest $(SMALLER) -m "not crash and not slow" tests/sql tests/migrations $(SDK15); \
 	fi
-	@echo "==> crash tests"
-	@$(ALONE) $(BIN)/pytest -n $(JOBS) --dist worksteal $(ORDER) -m crash $(ARGS)
 
-check: $(READY) ## Run linter, types, import contracts, the schema snapshot and every block of the docs
+check: first docs ## Run linter, types, import contracts, the schema snapshot and every block of the docs
+
+# What takes seconds, and ends make test before the minutes begin.
+first: $(READY)
 	@echo "==> ruff"
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
@@ -67,6 +87,8 @@ check: $(READY) ## Run linter, types, import contracts, the schema snapshot and 
 	@$(ALONE) $(BIN)/python -m tools.cli_reference --check
 	@$(ALONE) $(BIN)/python -m tools.metrics_pages --check
 	@$(ALONE) $(BIN)/python -m tools.openapi --check
+
+docs: $(READY)
 	@echo "==> docs"
 	@$(ALONE) $(BIN)/python -m tools.docs
 

@@ -25,18 +25,24 @@ settings.load_profile("onceward")
 
 # The files that take longest, longest first.  Begun last, each would keep one process busy while the others have ended.
 LONGEST = (
-    "tests/web/test_injection.py", "tests/bench/test_bench.py", "tests/web/test_browser.py", "tests/test_embedded.py",
-    "tests/apps/proof/test_browser.py", "tests/docs/test_examples.py", "tests/cli/test_new.py", "tests/apps/alerts/test_pages.py",
-    "tests/apps/meals/test_browser.py", "tests/docs/test_demo.py", "tests/sql/test_dependency_plans.py",
-    "tests/apps/intake/test_limits.py", "tests/web/api/test_schema.py", "tests/sql/test_rubbish.py",
+    "tests/web/test_browser.py", "tests/bench/test_bench.py", "tests/apps/proof/test_browser.py", "tests/web/test_injection.py",
+    "tests/apps/alerts/test_pages.py", "tests/apps/meals/test_browser.py", "tests/web/api/test_schema.py",
+    "tests/apps/alerts/test_checklist.py", "tests/docs/test_examples.py", "tests/web/test_pages.py",
+    "tests/sql/test_monitor_thresholds.py", "tests/apps/intake/reading/test_benchmark.py", "tests/apps/intake/test_browser.py",
+    "tests/audit/test_tampering.py", "tests/cli/test_new.py", "tests/docs/test_demo.py", "tests/cli/test_db.py",
+    "tests/apps/proof/test_portal.py", "tests/apps/meals/test_desk.py", "tests/web/api/test_nouns.py",
 )  # fmt: skip
+# The same for crash tests, which are handed out one by one.
+LONGEST_FAULTS = ("kills", "flows", "disk", "hunt", "clocks", "restarts", "limits", "sessions")
 
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config, items):
-    """Long files first, for `--dist loadfile --no-loadscope-reorder`; everything else stays in its random order."""
+    """Long files and long faults first; everything else stays in its random order."""
     places = {config.rootpath / name: place for place, name in enumerate(LONGEST)}
-    items.sort(key=lambda item: places.get(item.path, len(places)))
+    faults = {f"test_the_ledger_is_clean_after[{name}]": place for place, name in enumerate(LONGEST_FAULTS)}
+    later = len(places) + len(faults)
+    items.sort(key=lambda item: places.get(item.path, faults.get(item.name, later)))
 
 
 @pytest.fixture

@@ -9,7 +9,6 @@ import shutil
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from pathlib import Path
 
 import httpx
 import pytest
@@ -20,13 +19,16 @@ from onceward.web import WebSettings, secrets
 from onceward.web.server import make_server, open_socket
 
 CHROMIUM = os.environ.get("ONCEWARD_TEST_CHROMIUM") or next(
-    (found for name in ("chromium", "chromium-browser", "google-chrome") if (found := shutil.which(name))),
+    (
+        found
+        for name in ("chromium-headless-shell", "chromium", "chromium-browser", "google-chrome")
+        if (found := shutil.which(name))
+    ),
     None,
 )
 # How long a page may take on a busy machine; what comes sooner is not waited for.
 PATIENCE_MS = 30_000
 expect.set_options(timeout=PATIENCE_MS)
-SHOTS = Path(os.environ.get("ONCEWARD_TEST_SHOTS", ".pytest_cache/shots"))
 
 
 def pytest_report_header() -> str:
@@ -75,7 +77,9 @@ class Site:
         return secret
 
     def visitor(self, **headers: str) -> Visitor:
-        self._visitors.append(Visitor(self, httpx.Client(base_url=self.address, headers=headers, timeout=20)))
+        self._visitors.append(
+            Visitor(self, httpx.Client(base_url=self.address, headers=headers, timeout=20, verify=False))
+        )
         return self._visitors[-1]
 
     def signed_in(self, name: str = "ana", role: str = "admin", tenant: str | None = None) -> Visitor:

@@ -12,8 +12,7 @@ from playwright.sync_api import expect
 from onceward.app import Onceward
 from onceward.worker import Worker
 from tests.web import filled
-from tests.web.conftest import SHOTS
-from tests.web.looks import cut_buttons, violations
+from tests.web.looks import cut_buttons, press, shoot, violations
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
 PAGES = ("/", "/jobs", "/dead-letters", "/lanes", "/schedules", "/schedules/new", "/deliveries", "/workers", "/doctor", "/new-lane",
@@ -63,7 +62,6 @@ def things(db):
 @pytest.mark.parametrize("size", [(1280, 800), (390, 844)])
 def test_every_page_is_accessible_and_fits_its_window(window, things, size):
     page = window(viewport={"width": size[0], "height": size[1]}, reduced_motion="reduce")
-    SHOTS.mkdir(parents=True, exist_ok=True)
     trouble = []
     for path in (*PAGES, *things):
         page.emulate_media(color_scheme="light")
@@ -72,7 +70,7 @@ def test_every_page_is_accessible_and_fits_its_window(window, things, size):
         name = re.sub(r"[0-9a-f-]{36}|\W+", "-", path).strip("-") or "overview"
         for theme in ("light", "dark"):
             page.emulate_media(color_scheme=theme)
-            page.screenshot(path=SHOTS / f"{name}.{theme}.{size[0]}.png", full_page=True)
+            shoot(page, f"{name}.{theme}.{size[0]}")
             trouble += [f"{path} {theme}: {text}" for text in violations(page, only_colours=theme == "dark")]
         wide = page.evaluate("document.documentElement.scrollWidth")
         if wide > size[0]:
@@ -97,7 +95,7 @@ def test_a_person_mends_a_dead_letter(window, db):
     page.get_by_role("link", name="Decide").click()
     page.get_by_role("cell", name=str(job)[-6:]).get_by_role("link").click()
     expect(page.get_by_text("after attempt 1 of 8")).to_be_visible()
-    page.keyboard.press("r")
+    press(page, "r")
     page.get_by_role("textbox", name="Payload").fill('{"card": "valid 12/31"}')
     page.get_by_role("button", name="See what changes").click()
     expect(page.get_by_text('"card": "valid 12/31"').last).to_be_visible()
@@ -155,6 +153,8 @@ def test_a_schedule_is_edited_with_a_preview_that_follows_the_typing(window, db)
     page.goto("/schedules")
     page.get_by_role("link", name="daily").click()
     page.get_by_role("link", name="Edit").click()
+    # What is typed before the script has come changes nothing.
+    page.wait_for_load_state("load")
     page.get_by_label("When").fill("30 4 * * *")
     expect(page.locator("#coming")).to_contain_text("04:30")
     page.get_by_label("When").fill("61 4 * * *")
@@ -169,7 +169,7 @@ def test_an_edit_that_is_too_large_to_be_sent_is_said_in_the_browser_and_stays(w
     job = db.dead_letter("charge", {"card": "old"})
     page = window()
     page.goto(f"/jobs/{job}")
-    page.keyboard.press("r")
+    press(page, "r")
     area = page.get_by_label("Payload")
     area.evaluate(
         "(area) => { area.value = '\"' + 'é'.repeat(200000) + '\"'; area.dispatchEvent(new Event('input', {bubbles: true})); }"
@@ -191,7 +191,7 @@ def test_many_dead_letters_are_requeued_at_once(window, db):
         db.dead_letter("charge", {"n": n}, "expired")
     page = window()
     page.goto("/dead-letters")
-    page.keyboard.press("r")
+    press(page, "r")
     page.get_by_role("button", name="Requeue 5 jobs").click()
     expect(page.get_by_text("Requeued 5 dead letters")).to_be_visible()
     expect(page.get_by_text("No dead letters", exact=True)).to_be_visible()
@@ -200,15 +200,15 @@ def test_many_dead_letters_are_requeued_at_once(window, db):
 def test_keys_lead_through_the_pages(window, db):
     job = db.enqueue()
     page = window()
-    page.keyboard.press("g")
-    page.keyboard.press("j")
+    press(page, "g")
+    press(page, "j")
     page.wait_for_url("**/jobs")
-    page.keyboard.press("j")
-    page.keyboard.press("Enter")
+    press(page, "j")
+    press(page, "Enter")
     page.wait_for_url(f"**/jobs/{job}")
-    page.keyboard.press("?")
+    press(page, "?")
     expect(page.get_by_role("dialog")).to_be_visible()
-    page.keyboard.press("Escape")
+    press(page, "Escape")
     expect(page.get_by_role("dialog")).to_be_hidden()
 
 

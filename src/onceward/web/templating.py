@@ -9,6 +9,7 @@ from importlib import resources
 from typing import Any
 
 from jinja2 import ChoiceLoader, Environment, FileSystemLoader, PackageLoader, PrefixLoader, StrictUndefined
+from jinja2.bccache import Bucket, BytecodeCache
 
 from onceward.web import charts, graph, jsonview, references, timeline, words
 from onceward.web.sections import Section
@@ -30,6 +31,23 @@ class Components:
         return self._known[name]
 
 
+class Compiled(BytecodeCache):
+    """Templates as they were compiled, for every environment of this process; one that has changed is compiled anew."""
+
+    def __init__(self) -> None:
+        self._known: dict[str, bytes] = {}
+
+    def load_bytecode(self, bucket: Bucket) -> None:
+        if (known := self._known.get(bucket.key)) is not None:
+            bucket.bytecode_from_string(known)
+
+    def dump_bytecode(self, bucket: Bucket) -> None:
+        self._known[bucket.key] = bucket.bytecode_to_string()
+
+
+COMPILED = Compiled()
+
+
 def make(sections: Sequence[Section] = ()) -> Environment:
     ours = PackageLoader("onceward.web", "templates")
     theirs = {section.name: FileSystemLoader(section.templates) for section in sections if section.templates}
@@ -39,6 +57,7 @@ def make(sections: Sequence[Section] = ()) -> Environment:
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
+        bytecode_cache=COMPILED,
     )
     environment.filters.update(
         number=words.number,

@@ -304,6 +304,7 @@ class Place:
                 base_url=f"http://localhost:{listening.getsockname()[1]}",
                 timeout=40,
                 limits=httpx.Limits(max_connections=200),
+                verify=False,
             )
             yield Calls(stack.enter_context(http))
 

@@ -11,8 +11,7 @@ from psycopg.types.json import Jsonb
 from onceward.web import secrets
 from onceward_apps.alerts import sample
 from tests.apps.alerts.place import Place
-from tests.web.conftest import SHOTS
-from tests.web.looks import violations
+from tests.web.looks import shoot, violations
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
 PAGES = (
@@ -109,7 +108,6 @@ def test_the_samples_show_every_state(companies):
 @pytest.mark.parametrize("size", [(1280, 800), (390, 844)])
 def test_every_page_is_accessible_and_fits_its_window(window, companies, size):
     page = window(viewport={"width": size[0], "height": size[1]})
-    SHOTS.mkdir(parents=True, exist_ok=True)
     trouble = []
     for path in (*PAGES, *details(companies)):
         page.emulate_media(color_scheme="light")
@@ -119,7 +117,7 @@ def test_every_page_is_accessible_and_fits_its_window(window, companies, size):
         for theme in ("light", "dark"):
             page.emulate_media(color_scheme=theme)
             name = re.sub(r"\W+", "-", path).strip("-")[:32]
-            page.screenshot(path=SHOTS / f"{name}.{theme}.{size[0]}.png", full_page=True)
+            shoot(page, f"{name}.{theme}.{size[0]}")
             trouble += [f"{path} {theme}: {text}" for text in violations(page, only_colours=theme == "dark")]
         if page.evaluate("document.documentElement.scrollWidth > document.documentElement.clientWidth"):
             trouble.append(f"{path}: wider than its window")
@@ -171,8 +169,7 @@ def test_a_run_that_gave_up_is_tried_again_and_settled_by_hand(window, companies
     expect(page.get_by_label("How it was settled").first).to_be_visible()
     assert again.bounding_box() == before, "the button went away from under the pointer"
     assert page.get_by_label("How it was settled").first.bounding_box()["width"] > 400
-    SHOTS.mkdir(parents=True, exist_ok=True)
-    page.screenshot(path=SHOTS / "alerting-settling.png", full_page=True)
+    shoot(page, "alerting-settling")
     page.get_by_label("How it was settled").first.fill("It was a test")
     page.get_by_role("button", name="Settle it").first.click()
     expect(page.get_by_text("Settled", exact=True).last).to_be_visible()
@@ -236,8 +233,7 @@ def test_a_rule_is_tried_made_changed_and_switched_off(window, companies):
     expect(page.get_by_text("Give it a name")).to_be_visible()
     expect(page.get_by_text(re.compile("It would have raised .* for 1 of 2 objects"))).to_be_visible()
     expect(page.get_by_role("img", name="Stock cover of tents")).to_be_visible()
-    SHOTS.mkdir(parents=True, exist_ok=True)
-    page.screenshot(path=SHOTS / "alerting-rule-preview.png", full_page=True)
+    shoot(page, "alerting-rule-preview")
     page.get_by_label("Name", exact=True).fill("Tents run out")
     page.get_by_role("button", name="Make the rule").click()
     expect(page.get_by_text("The rule is made")).to_be_visible()

@@ -6,7 +6,6 @@ import io
 import re
 
 import pytest
-from axe_playwright_python.sync_playwright import Axe
 from PIL import Image
 from playwright.sync_api import expect
 
@@ -14,7 +13,8 @@ from onceward_apps.kit import qr
 from onceward_apps.meals import sample
 from onceward_apps.meals.domain import parse_handle
 from tests.apps.meals.place import KIOSK, correction_token, deep_token, picture_of, scan, text_of
-from tests.web.conftest import SHOTS, browsers
+from tests.web.conftest import browsers
+from tests.web.looks import shoot, violations
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
 PHONE = {"width": 390, "height": 844}
@@ -100,14 +100,9 @@ def answer_of(page):
 
 def look(page, name: str) -> list[str]:
     """A picture to look at, and what axe finds, or a page that is wider than its window."""
-    SHOTS.mkdir(parents=True, exist_ok=True)
-    page.screenshot(path=SHOTS / f"meals-{name}.png", full_page=True)
+    shoot(page, f"meals-{name}")
     wide = page.evaluate("document.documentElement.scrollWidth - innerWidth")
-    found = Axe().run(page).response["violations"]
-    return [f"{name}: {wide} px too wide"] * (wide > 0) + [
-        f"{name}: {problem['id']}: {[node['html'][:160] for node in problem['nodes'][:3]]}"
-        for problem in found
-    ]
+    return [f"{name}: {wide} px too wide"] * (wide > 0) + [f"{name}: {text}" for text in violations(page)]
 
 
 # ------------------------------------------------------------ customers
@@ -179,7 +174,7 @@ def test_the_camera_reads_a_code_that_is_held_before_it_once(place, browse, code
     assert page.locator("main").get_attribute("data-reads") == "server"
     assert page.evaluate("heard") == [880, 1320]
     assert place.rows("select kiosk, scan_id is not null from meals.redemptions") == [("Counter 1", True)]
-    page.screenshot(path=SHOTS / "meals-kiosk-good.png")
+    shoot(page, "meals-kiosk-good", full_page=False)
     # It is still in view when the answer is gone, and is no second scan.
     expect(answer).to_be_hidden()
     assert page.evaluate("heard") == [880, 1320]
@@ -192,7 +187,7 @@ def test_the_camera_reads_a_code_that_is_held_before_it_once(place, browse, code
     expect(answer).to_contain_text("This code was used at 9:00 AM at Counter 1")
     expect(answer).to_have_class(re.compile("answer-bad"))
     assert page.evaluate("heard") == [880, 1320, 233, 185]
-    page.screenshot(path=SHOTS / "meals-kiosk-used.png")
+    shoot(page, "meals-kiosk-used", full_page=False)
 
 
 def test_where_the_browser_reads_codes_the_server_sees_no_picture(place, browse, code, tmp_path):

@@ -17,8 +17,8 @@ from onceward_apps.proof.section import make_section
 from tests.apps.proof.stage import Proof
 from tests.apps.proof.test_portal import PDF
 from tests.deliveries.sinks import MailSink
-from tests.web.conftest import SHOTS, Site
-from tests.web.looks import violations
+from tests.web.conftest import Site
+from tests.web.looks import shoot, violations
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
 PAGES = "/functions/v1/proof-page"
@@ -95,14 +95,13 @@ def open_window(chromium):
 
 
 def look_at(page, paths, theme, size):
-    """Accessible, and no wider than the window; a picture of each is kept."""
-    SHOTS.mkdir(parents=True, exist_ok=True)
+    """Accessible, and no wider than the window; a picture of each for those who ask for it."""
     trouble = []
     for number, path in enumerate(paths):
         page.goto(path)
         page.wait_for_load_state("load")
         name = re.sub(r"[0-9a-f-]{36}|PR-\w+|\W+", "-", path.replace(PAGES, "public")).strip("-")
-        page.screenshot(path=SHOTS / f"proof-{number:02}-{name}.{theme}.{size[0]}.png", full_page=True)
+        shoot(page, f"proof-{number:02}-{name}.{theme}.{size[0]}")
         wide = page.evaluate("document.documentElement.scrollWidth")
         if wide > size[0]:
             trouble.append(f"{path}: {wide} px wide")

@@ -15,7 +15,7 @@ class Program:
         self.site = site
         if token is not None:
             headers["Authorization"] = f"Bearer {token}"
-        self.http = httpx.Client(base_url=f"{site.address}/api/v1", headers=headers, timeout=30)
+        self.http = httpx.Client(base_url=f"{site.address}/api/v1", headers=headers, timeout=30, verify=False)
 
     def get(self, path: str, status: int = 200, **params):
         return self.ask("GET", path, status, params=params).json()

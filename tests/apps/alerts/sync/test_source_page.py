@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import pytest
-from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import expect
 
 from tests.apps.alerts.sync.conftest import FUNCTION
 from tests.apps.alerts.test_pages import companies, window
-from tests.web.conftest import SHOTS
+from tests.web.looks import shoot, violations
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
 __all__ = ["companies", "window"]
@@ -37,12 +36,11 @@ def test_sources_are_seen_paused_and_their_columns_accepted(window, companies):
 @pytest.mark.parametrize("size", [(1280, 800), (390, 844)])
 def test_the_page_is_accessible_and_fits_its_window(window, companies, size):
     page = window(viewport={"width": size[0], "height": size[1]})
-    SHOTS.mkdir(parents=True, exist_ok=True)
     page.goto("/alerting/sources")
     for theme in ("light", "dark"):
         page.emulate_media(color_scheme=theme)
-        page.screenshot(path=SHOTS / f"alerting-sources.{theme}.{size[0]}.png", full_page=True)
-        assert [found["id"] for found in Axe().run(page).response["violations"]] == []
+        shoot(page, f"alerting-sources.{theme}.{size[0]}")
+        assert violations(page) == []
     assert not page.evaluate("document.documentElement.scrollWidth > document.documentElement.clientWidth")
     # Nor does a table have to be moved sideways.
     assert page.evaluate(
