@@ -23,7 +23,7 @@ OUT = {
     "0009_expand_web.sql": "c8ef1fca52e1ff95",
     "0010_expand_care.sql": "4e7807ec20e0a6ca",
     "0011_expand_lane_cap.sql": "a7ef7f6142c5125e",
-    "0012_expand_key_indexes.sql": "35cf9035a3d70f21",
+    "0012_expand_key_indexes.sql": "be81cf1c68473558",
 }
 
 

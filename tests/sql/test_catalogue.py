@@ -79,7 +79,7 @@ def test_functions_that_pin_the_planner_are_not_compiled_at_each_call(catalogue)
 
     assert {function.proname for function in pinned} >= {
         "claim_lane",
-        "finish_set",
+        "finish_many",
         "tell_dependents",
         "hear_events",
     }

@@ -28,6 +28,24 @@ def test_no_more_jobs_of_a_key_run_than_its_limit(db, limit):
     assert claim_all(db) == jobs[limit : limit + 1]
 
 
+def test_a_job_is_found_by_its_key_however_it_came(db):
+    """Whatever inserts a job computes the number by which the jobs of a key are found; null without a key."""
+    db.enqueue()
+    db.enqueue(concurrency_key="a", tenant="t")
+    db.enqueue_many(payloads=[{}, {}], concurrency_key="b")
+    db.workflow({"name": "first", "concurrency_key": "c"}, {"name": "then", "after": ["first"], "concurrency_key": "c"})
+    back = db.enqueue(concurrency_key="d")
+    db.cancel(back)
+    db.requeue(back)
+
+    found = db.run(
+        "select concurrency_key, concurrency_hash is not distinct from"
+        " hashtextextended(tenant || E'\\x1f' || concurrency_key, 0) as fits from onceward.job_private"
+    )
+    assert {row.concurrency_key for row in found} == {None, "a", "b", "c", "d"}
+    assert [row for row in found if not row.fits] == []
+
+
 def test_a_waiting_job_is_blocked_and_outside_the_claim_index(db):
     db.running(concurrency_key="k")
     job = db.enqueue(concurrency_key="k")

@@ -22,7 +22,7 @@ PER_JOB, EXTRA = 5, 150
 FILL = """
 insert into onceward.job_private
   (id, tenant, lane, task, state, priority, ready_seq, max_attempts, created_at, run_at, payload, worker_id, started_at,
-   epoch, attempt, dead_at, expires_at, concurrency_key, concurrency_limit)
+   epoch, attempt, dead_at, expires_at, concurrency_key, concurrency_limit, concurrency_hash)
 select (lpad(to_hex(%(first)s + n), 12, '0') || '70008000000000000000')::uuid,
        'default', case when n %% 10 = 0 then 'mail' else 'default' end, 'ocr', %(state)s, (n %% 3)::smallint,
        case when %(state)s in ('ready', 'running') then %(first)s + n end, 8, %(now)s,
@@ -32,7 +32,8 @@ select (lpad(to_hex(%(first)s + n), 12, '0') || '70008000000000000000')::uuid,
        case when %(state)s = 'dead_letter' then %(now)s end,
        case when n %% 20 = 0 and %(state)s in ('ready', 'scheduled') then %(now)s + n * interval '1 minute' end,
        case when %(state)s in ('blocked', 'running') then 'key-' || n %% %(keys)s end,
-       case when %(state)s in ('blocked', 'running') then 1 end
+       case when %(state)s in ('blocked', 'running') then 1 end,
+       case when %(state)s in ('blocked', 'running') then hashtextextended(E'default\\x1fkey-' || n %% %(keys)s, 0) end
   from generate_series(1, %(count)s) as n
 """
 
@@ -280,10 +281,10 @@ def test_finishing_lets_the_first_of_each_key_in_and_reads_none_of_the_others_th
         )
         claims = [
             million.run(
-                "update onceward.job_private set concurrency_key = %s where id = "
+                "update onceward.job_private set concurrency_key = %s, concurrency_hash = hashtextextended(%s, 0) where id = "
                 "(select id from onceward.job_private where state = 'running' and worker_id = %s order by id offset %s limit 1) "
                 "returning id as job_id, epoch",
-                f"key-{n}", million.worker("w1"), n,
+                f"key-{n}", f"default\x1fkey-{n}", million.worker("w1"), n,
             )[0]
             for n in range(keys)
         ]  # fmt: skip
@@ -301,6 +302,30 @@ def test_finishing_lets_the_first_of_each_key_in_and_reads_none_of_the_others_th
     assert reads.of(finish) == keys
     # Of those that held a place, the entries are still there.
     assert reads.inside["onceward.job_key_idx"] <= keys * (RUNNING // KEYS + PER_JOB), reads.inside
+
+
+KEYED = """
+insert into onceward.key_private (tenant, task, key, job_id, payload_hash)
+select 'default', 'ocr', 'other ' || n, gen_random_uuid(), '' from generate_series(1, 5000) as n
+"""
+
+
+def test_finishing_gives_idempotency_keys_back_and_reads_none_of_the_others(db):
+    """Planned when the table of keys was empty, and asked for again when it is not."""
+    jobs = db.enqueue_many(payloads=[{}] * 40, keys=[f"mine {n}" for n in range(40)])
+    first, second = db.claims(20), db.claims(20)
+    with db.conn.transaction(force_rollback=True):
+        db.run("update pg_class set reltuples = 0, relpages = 1 where relname in ('key_private', 'key_private_pkey')")
+        db.exchange(first, max=0)
+        db.run(KEYED)
+        read = "select pg_stat_get_xact_tuples_returned('onceward.key_private_pkey'::regclass)"
+        before = db.value(read)
+        db.exchange(second, max=0)
+
+        assert db.value(read) - before <= len(second)
+        assert db.value("select pg_stat_get_xact_numscans('onceward.key_private'::regclass)") == 0
+        assert db.value("select count(*) from onceward.key_private") == 5000
+    assert len(jobs) == 40
 
 
 @with_any_statistics

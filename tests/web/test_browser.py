@@ -170,6 +170,8 @@ def test_an_edit_that_is_too_large_to_be_sent_is_said_in_the_browser_and_stays(w
     page = window()
     page.goto(f"/jobs/{job}")
     press(page, "r")
+    # What is typed before the script has come is not measured.
+    page.wait_for_url("**/requeue")
     area = page.get_by_label("Payload")
     area.evaluate(
         "(area) => { area.value = '\"' + 'é'.repeat(200000) + '\"'; area.dispatchEvent(new Event('input', {bubbles: true})); }"

@@ -62,7 +62,7 @@ select o.at, (array['lane.paused', 'lane.resumed', 'limit.changed', 'alert.ackno
 
 insert into onceward.job_private
   (id, tenant, lane, task, state, priority, ready_seq, epoch, attempt, max_attempts, created_at, run_at, started_at, worker_id,
-   payload, key, concurrency_key, concurrency_limit, dead_at, last_error, line, uses)
+   payload, key, concurrency_key, concurrency_hash, concurrency_limit, dead_at, last_error, line, uses)
 select onceward.new_id(), l.tenant, l.lane, 'task_' || l.n % 40, l.state, 0,
        case when l.state = 'ready' then nextval('onceward.ready_seq') end, case when l.state in ('running', 'dead_letter') then 1 else 0 end,
        case when l.state in ('running', 'dead_letter') then 1 else 0 end, 8, onceward.now() - interval '10 minutes',
@@ -71,7 +71,8 @@ select onceward.new_id(), l.tenant, l.lane, 'task_' || l.n % 40, l.state, 0,
        case when l.state = 'running' then (select w.id from onceward.worker_private as w where w.retired_at is null limit 1) end,
        jsonb_build_object('order', l.n, 'customer', 'customer ' || l.n % 5000, 'note', repeat('x', 80)),
        case when l.n % 7 = 0 then 'live:' || l.n end,
-       case when l.state = 'blocked' then 'customer:' || l.n % 300 end, case when l.state = 'blocked' then 1 end,
+       case when l.state = 'blocked' then 'customer:' || l.n % 300 end,
+       case when l.state = 'blocked' then hashtextextended(l.tenant || E'\x1f' || 'customer:' || l.n % 300, 0) end, case when l.state = 'blocked' then 1 end,
        case when l.state = 'dead_letter' then onceward.now() - random() * interval '2 days' end,
        case when l.state = 'dead_letter' then jsonb_build_object('type', 'Refused', 'category', 'permanent', 'message',
          'the bank said no to ' || l.n, 'fingerprint', md5((l.n / 100 % 60)::text)) end,

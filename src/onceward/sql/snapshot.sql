@@ -403,7 +403,7 @@ create table onceward.job_private (
   line text not null default ''::text,
   uses jsonb,
   settled jsonb,
-  concurrency_hash bigint default hashtextextended(((tenant || ''::text) || concurrency_key), (0)::bigint),
+  concurrency_hash bigint,
   constraint job_private_pkey PRIMARY KEY (id),
   constraint job_running_has_lease CHECK (((state = 'running'::text) = (worker_id IS NOT NULL)))
 ) with (autovacuum_analyze_scale_factor=0.1, autovacuum_vacuum_cost_delay=0, autovacuum_vacuum_scale_factor=0.02, autovacuum_vacuum_threshold=5000);
@@ -2148,10 +2148,12 @@ create function onceward.fingerprint(p_task text, p_error_type text, p_message t
   returns text language sql immutable set search_path=pg_catalog, pg_temp;
 create function onceward.finish_check(p_run_id uuid, p_findings jsonb, p_took interval DEFAULT NULL::interval)
   returns text language sql volatile security definer set search_path=pg_catalog, pg_temp;
+create function onceward.finish_many(p_job_ids uuid[], p_epochs bigint[], p_results jsonb[], OUT ids uuid[], OUT keyed uuid[], OUT tenants text[], OUT keys text[])
+  returns record language plpgsql volatile set enable_bitmapscan=off set enable_hashjoin=on set enable_indexscan=on set enable_mergejoin=off set enable_nestloop=off set enable_seqscan=off set jit=off set plan_cache_mode=force_generic_plan set search_path=pg_catalog, pg_temp set work_mem=256MB;
 create function onceward.finish_run(p_key text, p_epoch bigint, p_result jsonb DEFAULT NULL::jsonb, p_tenant text DEFAULT NULL::text)
   returns void language plpgsql volatile security definer set search_path=pg_catalog, pg_temp;
 create function onceward.finish_set(p_job_ids uuid[], p_epochs bigint[], p_results jsonb[], OUT lost_ids uuid[], OUT lost_epochs bigint[], OUT tenants text[], OUT keys text[])
-  returns record language plpgsql volatile set enable_bitmapscan=on set enable_hashjoin=off set enable_indexonlyscan=off set enable_indexscan=off set enable_mergejoin=off set enable_nestloop=on set enable_seqscan=off set jit=off set plan_cache_mode=force_generic_plan set search_path=pg_catalog, pg_temp;
+  returns record language plpgsql volatile set enable_hashjoin=off set enable_indexscan=on set enable_mergejoin=off set enable_nestloop=on set enable_seqscan=off set jit=off set plan_cache_mode=force_generic_plan set search_path=pg_catalog, pg_temp;
 create function onceward.finish_step(p_job_id uuid, p_epoch bigint, p_name text, p_result jsonb DEFAULT NULL::jsonb, p_kind text DEFAULT 'step'::text, p_seq integer DEFAULT 0, p_tries integer DEFAULT 1, p_took interval DEFAULT NULL::interval, p_version text DEFAULT NULL::text)
   returns void language plpgsql volatile security definer set lock_timeout=2s set search_path=pg_catalog, pg_temp;
 create function onceward.fire_slot(p_schedule onceward.schedule_private, p_slot text, p_fire_at timestamp with time zone, p_by_hand boolean DEFAULT false)
@@ -2159,7 +2161,7 @@ create function onceward.fire_slot(p_schedule onceward.schedule_private, p_slot 
 create function onceward.framed(p_fields text[])
   returns bytea language sql immutable set search_path=pg_catalog, pg_temp;
 create function onceward.free_keys(p_job_ids uuid[])
-  returns void language sql volatile set search_path=pg_catalog, pg_temp;
+  returns void language sql volatile set enable_bitmapscan=on set enable_hashjoin=off set enable_indexscan=off set enable_mergejoin=off set enable_nestloop=on set enable_seqscan=off set jit=off set search_path=pg_catalog, pg_temp;
 create function onceward.give_back(p_uses jsonb)
   returns void language plpgsql volatile set search_path=pg_catalog, pg_temp;
 create function onceward.give_place(p_job onceward.job_private)

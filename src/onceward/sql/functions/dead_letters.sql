@@ -113,13 +113,13 @@ begin
   delete from onceward.archive_private as a where a.id = p_job_id;
   insert into onceward.job_private
     (id, tenant, lane, task, state, priority, epoch, attempt, max_attempts, created_at, run_at, payload,
-     expires_at, timeout, retry, headers, key, key_is_live, concurrency_key, concurrency_limit, dead_at, last_error,
-     workflow_id, parent_id, node, after, after_policy, line, uses)
+     expires_at, timeout, retry, headers, key, key_is_live, concurrency_key, concurrency_limit, concurrency_hash, dead_at,
+     last_error, workflow_id, parent_id, node, after, after_policy, line, uses)
   values
     (v_job.id, v_job.tenant, v_job.lane, v_job.task, 'dead_letter', v_job.priority, v_job.epoch, v_job.attempt,
      v_job.max_attempts, v_job.created_at, v_job.run_at, v_job.payload, v_job.expires_at, v_job.timeout,
      v_job.retry, v_job.headers, v_job.key, v_again, v_job.concurrency_key, v_job.concurrency_limit,
-     onceward.now(), v_job.last_error, v_job.workflow_id, v_job.parent_id, v_job.node, v_job.after, v_job.after_policy,
+     hashtextextended(v_job.tenant || E'\x1f' || v_job.concurrency_key, 0), onceward.now(), v_job.last_error, v_job.workflow_id, v_job.parent_id, v_job.node, v_job.after, v_job.after_policy,
      onceward.line_of((select l.fair from onceward.lane_private as l where l.name = v_job.lane), v_job.tenant, v_job.uses), v_job.uses);
   return v_job.state;
 end;

@@ -123,7 +123,7 @@ declare
   v_delivery onceward.delivery_private;
 begin
   perform from onceward.job_private as j
-    where j.id = p_job_id and j.epoch = p_epoch and j.worker_id is not null  -- running; see finish_set
+    where j.id = p_job_id and j.epoch = p_epoch and j.worker_id is not null  -- running; see finish_many
       for update;
   if not found then
     perform onceward.lease_lost(p_job_id, p_epoch);

@@ -169,14 +169,15 @@ begin
 
   insert into onceward.job_private as j
     (id, tenant, lane, task, state, priority, ready_seq, max_attempts, created_at, run_at, payload, expires_at,
-     timeout, retry, headers, key, key_is_live, concurrency_key, concurrency_limit, workflow_id, parent_id, node, after,
-     after_policy, awaits, line, uses)
+     timeout, retry, headers, key, key_is_live, concurrency_key, concurrency_limit, concurrency_hash, workflow_id, parent_id,
+     node, after, after_policy, awaits, line, uses)
   values
     (coalesce(v_holder, onceward.new_id()), v_tenant, p_lane, p_task, v_state, p_priority,
      case when v_state = 'ready' then nextval('onceward.ready_seq') end,
      p_max_attempts, onceward.now(), coalesce(p_run_at, onceward.now()), p_payload, p_expires_at, p_timeout,
      p_retry, p_headers, p_key, case when p_key is not null then p_key_window = 'live' end,
-     p_concurrency_key, case when p_concurrency_key is not null then p_concurrency_limit end, v_flow, p_parent_id, p_node,
+     p_concurrency_key, case when p_concurrency_key is not null then p_concurrency_limit end,
+     hashtextextended(v_tenant || E'\x1f' || p_concurrency_key, 0), v_flow, p_parent_id, p_node,
      p_after, case when p_after is not null then p_after_policy end, case when p_after is not null then 'jobs' end,
      -- What line_of does.
      coalesce(v_line, case when v_fair and v_tenant <> 'default' then v_tenant else '' end), p_uses)

@@ -94,14 +94,14 @@ begin
   end if;
   insert into onceward.job_private
     (id, tenant, lane, task, state, priority, ready_seq, max_attempts, created_at, run_at, payload, expires_at,
-     timeout, retry, headers, key, key_is_live, concurrency_key, concurrency_limit, workflow_id, parent_id, after,
-     after_policy, awaits, line, uses)
+     timeout, retry, headers, key, key_is_live, concurrency_key, concurrency_limit, concurrency_hash, workflow_id, parent_id,
+     after, after_policy, awaits, line, uses)
   select u.id, v_tenant, p_lane, p_task, v_state, p_priority,
          case when v_state = 'ready' then nextval('onceward.ready_seq') end,
          p_max_attempts, v_now, coalesce(p_run_at, v_now), u.payload, p_expires_at, p_timeout, p_retry, p_headers,
          u.key, case when u.key is not null then p_key_window = 'live' end,
-         p_concurrency_key, case when p_concurrency_key is not null then p_concurrency_limit end, v_flow, p_parent_id,
-         p_after, case when p_after is not null then p_after_policy end, case when p_after is not null then 'jobs' end,
+         p_concurrency_key, case when p_concurrency_key is not null then p_concurrency_limit end,
+         hashtextextended(v_tenant || E'\x1f' || p_concurrency_key, 0), v_flow, p_parent_id, p_after, case when p_after is not null then p_after_policy end, case when p_after is not null then 'jobs' end,
          case when u.uses is not null then onceward.line_of(v_lane.fair, v_tenant, u.uses)
               when v_lane.fair and v_tenant <> 'default' then v_tenant else '' end, u.uses
     from unnest(v_ids, v_held, p_payloads, p_keys, v_uses) as u (id, held, payload, key, uses)

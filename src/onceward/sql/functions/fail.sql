@@ -75,7 +75,7 @@ declare
   v_again boolean;
 begin
   select * into v_job from onceward.job_private as j
-   where j.id = p_job_id and j.epoch = p_epoch and j.worker_id is not null  -- running; see finish_set
+   where j.id = p_job_id and j.epoch = p_epoch and j.worker_id is not null  -- running; see finish_many
      for update;
   if not found then
     -- The repetition of a call whose reply was lost gets the same answer.
@@ -182,7 +182,7 @@ begin
     perform onceward.bad_argument('delay', p_delay::text, 'must be between 0 and 10 years');
   end if;
   select * into v_job from onceward.job_private as j
-   where j.id = p_job_id and j.epoch = p_epoch and j.worker_id is not null  -- running; see finish_set
+   where j.id = p_job_id and j.epoch = p_epoch and j.worker_id is not null  -- running; see finish_many
      for update;
   if not found then
     return query

@@ -22,17 +22,13 @@ create or replace function onceward.finish_set(
 )
   language plpgsql
   set search_path = pg_catalog, pg_temp
+  -- By the index, also when it was planned for a queue that had run empty.
   set enable_seqscan = off
+  set enable_indexscan = on
   set enable_hashjoin = off
   set enable_mergejoin = off
-  -- Each job by its id.  With the statistics of a queue that ran empty, a plain index scan would be taken through
-  -- the whole of another index; a bitmap scan has to name what it looks for.
-  set enable_indexscan = off
-  set enable_indexonlyscan = off
-  set enable_bitmapscan = on
   set enable_nestloop = on
   set plan_cache_mode = force_generic_plan
-  -- Until 17, a plan with a switched-off node seems so dear that it would be compiled each time.
   set jit = off
 as $$
 declare
@@ -48,7 +44,7 @@ begin
   end if;
   if cardinality(p_job_ids) = 1 and p_job_ids[1] is not null then
     delete from onceward.job_private as j
-     -- Not state = 'running': see below.
+     -- Not state = 'running': see finish_many.
      where j.id = p_job_ids[1] and j.epoch = p_epochs[1] and j.worker_id is not null
     returning * into v_job;
     if found then
@@ -74,46 +70,8 @@ begin
       end if;
     end if;
   else
-    with finished as materialized (
-      -- In the order in which everybody locks jobs: a repeated call and its forerunner may run at once.
-      select f.id, f.epoch, f.result
-        from unnest(p_job_ids, p_epochs, p_results) as f (id, epoch, result)
-       order by f.id
-    ), gone as (
-      delete from onceward.job_private as j
-       using finished as f
-       where j.id = f.id
-         and j.epoch = f.epoch
-         -- The same as state = 'running' (a constraint says so), but it keeps the planner from the index of
-         -- running jobs, through which this join would be quadratic.
-         and j.worker_id is not null
-      returning j.id, j.tenant, j.lane, j.task, j.priority, j.epoch, j.attempt, j.max_attempts, j.snoozes,
-                j.created_at, j.run_at, j.started_at, j.worker_id, j.payload, f.result, j.expires_at, j.timeout,
-                j.retry, j.headers, j.key, j.key_is_live, j.concurrency_key, j.concurrency_limit, j.progress, j.last_error,
-                j.workflow_id, j.parent_id, j.node, j.after, j.after_policy, j.uses
-    ), archived as (
-      insert into onceward.archive_private
-        (id, tenant, lane, task, state, priority, epoch, attempt, max_attempts, snoozes, created_at, run_at,
-         started_at, finished_at, worker_id, payload, result, expires_at, timeout, retry, headers, key,
-         concurrency_key, concurrency_limit, progress, last_error, workflow_id, parent_id, node, after, after_policy, uses)
-      select g.id, g.tenant, g.lane, g.task, 'done', g.priority, g.epoch, g.attempt, g.max_attempts, g.snoozes,
-             g.created_at, g.run_at, g.started_at, v_now, g.worker_id, g.payload, g.result, g.expires_at, g.timeout,
-             g.retry, g.headers, g.key, g.concurrency_key, g.concurrency_limit, g.progress, g.last_error,
-             g.workflow_id, g.parent_id, g.node, g.after, g.after_policy, g.uses
-        from gone as g
-    ), noted as (
-      -- One entry for the whole batch (and tenant): see onceward.audit_of.
-      insert into onceward.audit_private (at, kind, source, actor, role, tenant, jobs)
-      select v_now, 'job.done', 'engine', onceward.actor(), onceward.caller(), g.tenant, array_agg(g.id)
-        from gone as g
-       group by g.tenant
-    )
-    select g.ids, g.keyed, k.tenants, k.keys
-      into v_ids, v_keyed, tenants, keys
-      from (select array_agg(g.id) as ids, array_agg(g.id) filter (where g.key_is_live) as keyed from gone as g) as g
-     cross join (select array_agg(d.tenant) as tenants, array_agg(d.concurrency_key) as keys
-                   from (select distinct g.tenant, g.concurrency_key from gone as g where g.concurrency_key is not null
-                          order by g.tenant, g.concurrency_key) as d) as k;
+    select m.ids, m.keyed, m.tenants, m.keys into v_ids, v_keyed, tenants, keys
+      from onceward.finish_many(p_job_ids, p_epochs, p_results) as m;
   end if;
 
   -- Most jobs are not waited for: a look into the index costs less than the call.
@@ -131,9 +89,78 @@ begin
     -- Rare: either the lease was lost, or this is the repetition of a call whose reply was lost.
     select array_agg(f.id), array_agg(f.epoch) into lost_ids, lost_epochs
       from unnest(p_job_ids, p_epochs) as f (id, epoch)
-     where not exists (select from onceward.archive_private as a
-                        where a.id = f.id and a.epoch = f.epoch and a.state = 'done');
+     where (select true from onceward.archive_private as a
+             where a.id = f.id and a.epoch = f.epoch and a.state = 'done' limit 1) is null;
   end if;
+end;
+$$;
+
+-- The statement for a set.  ids: those that were running under these epochs; keyed: those of them whose keys end with them.
+-- It is alone with its settings, because whatever a function calls is planned under its own, too.
+create or replace function onceward.finish_many(
+  p_job_ids uuid[], p_epochs bigint[], p_results jsonb[],
+  out ids uuid[], out keyed uuid[], out tenants text[], out keys text[]
+)
+  language plpgsql
+  set search_path = pg_catalog, pg_temp
+  -- One walk through the index for all ids, in their order, and a hash of what belongs to each: to look for them one by one took
+  -- half as long again.  It does not depend on the statistics, which may be those of a queue that ran empty.  A hash that has
+  -- no room for the results would be taken in parts, and jobs be locked out of order.
+  set work_mem = '256MB'
+  set enable_seqscan = off
+  set enable_bitmapscan = off
+  set enable_indexscan = on
+  set enable_nestloop = off
+  set enable_mergejoin = off
+  set enable_hashjoin = on
+  set plan_cache_mode = force_generic_plan
+  -- Until 17, a plan with a switched-off node seems so dear that it would be compiled each time.
+  set jit = off
+as $$
+declare
+  v_now timestamptz := onceward.now();
+begin
+  with finished as materialized (
+    -- In the order in which everybody locks jobs: a repeated call and its forerunner may run at once.
+    select f.id, f.epoch, f.result
+      from unnest(p_job_ids, p_epochs, p_results) as f (id, epoch, result)
+     order by f.id
+  ), gone as (
+    delete from onceward.job_private as j
+     using finished as f
+     where j.id = any (p_job_ids)
+       and j.id = f.id
+       and j.epoch = f.epoch
+       -- The same as state = 'running' (a constraint says so), but it keeps the planner from the index of
+       -- running jobs, through which this join would be quadratic.
+       and j.worker_id is not null
+    returning j.id, j.tenant, j.lane, j.task, j.priority, j.epoch, j.attempt, j.max_attempts, j.snoozes,
+              j.created_at, j.run_at, j.started_at, j.worker_id, j.payload, f.result, j.expires_at, j.timeout,
+              j.retry, j.headers, j.key, j.key_is_live, j.concurrency_key, j.concurrency_limit, j.progress, j.last_error,
+              j.workflow_id, j.parent_id, j.node, j.after, j.after_policy, j.uses
+  ), archived as (
+    insert into onceward.archive_private
+      (id, tenant, lane, task, state, priority, epoch, attempt, max_attempts, snoozes, created_at, run_at,
+       started_at, finished_at, worker_id, payload, result, expires_at, timeout, retry, headers, key,
+       concurrency_key, concurrency_limit, progress, last_error, workflow_id, parent_id, node, after, after_policy, uses)
+    select g.id, g.tenant, g.lane, g.task, 'done', g.priority, g.epoch, g.attempt, g.max_attempts, g.snoozes,
+           g.created_at, g.run_at, g.started_at, v_now, g.worker_id, g.payload, g.result, g.expires_at, g.timeout,
+           g.retry, g.headers, g.key, g.concurrency_key, g.concurrency_limit, g.progress, g.last_error,
+           g.workflow_id, g.parent_id, g.node, g.after, g.after_policy, g.uses
+      from gone as g
+  ), noted as (
+    -- One entry for the whole batch (and tenant): see onceward.audit_of.
+    insert into onceward.audit_private (at, kind, source, actor, role, tenant, jobs)
+    select v_now, 'job.done', 'engine', onceward.actor(), onceward.caller(), g.tenant, array_agg(g.id)
+      from gone as g
+     group by g.tenant
+  )
+  select g.ids, g.keyed, k.tenants, k.keys
+    into ids, keyed, tenants, keys
+    from (select array_agg(g.id) as ids, array_agg(g.id) filter (where g.key_is_live) as keyed from gone as g) as g
+   cross join (select array_agg(d.tenant) as tenants, array_agg(d.concurrency_key) as keys
+                 from (select distinct g.tenant, g.concurrency_key from gone as g where g.concurrency_key is not null
+                        order by g.tenant, g.concurrency_key) as d) as k;
 end;
 $$;
 
@@ -142,6 +169,15 @@ create or replace function onceward.free_keys(p_job_ids uuid[])
   returns void
   language sql volatile
   set search_path = pg_catalog, pg_temp
+  -- Key by key: with the statistics of an empty table, a plain index scan would be taken through all keys; a bitmap scan has
+  -- to name what it looks for.
+  set enable_seqscan = off
+  set enable_hashjoin = off
+  set enable_mergejoin = off
+  set enable_indexscan = off
+  set enable_bitmapscan = on
+  set enable_nestloop = on
+  set jit = off
 as $$
   with held as materialized (
     select a.tenant, a.task, a.key, a.id
@@ -239,7 +275,7 @@ begin
   end if;
   update onceward.job_private
      set progress = p_progress
-   -- Not state = 'running': see finish_set.
+   -- Not state = 'running': see finish_many.
    where id = p_job_id and epoch = p_epoch and worker_id is not null;
   if not found then
     perform onceward.lease_lost(p_job_id, p_epoch);

@@ -43,7 +43,7 @@ begin
     perform onceward.bad_argument('kind', p_kind, 'must be step, transaction, sleep, event, spawn or join');
   end if;
   select * into v_job from onceward.job_private as j
-   where j.id = p_job_id and j.epoch = p_epoch and j.worker_id is not null  -- running; see finish_set
+   where j.id = p_job_id and j.epoch = p_epoch and j.worker_id is not null  -- running; see finish_many
      for key share;
   if not found then
     perform onceward.lease_lost(p_job_id, p_epoch);

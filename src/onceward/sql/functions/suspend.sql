@@ -11,7 +11,7 @@ declare
   v_job onceward.job_private;
 begin
   select * into v_job from onceward.job_private as j
-   where j.id = p_job_id and j.epoch = p_epoch and j.worker_id is not null  -- running; see finish_set
+   where j.id = p_job_id and j.epoch = p_epoch and j.worker_id is not null  -- running; see finish_many
      for update;
   if not found then
     perform from onceward.attempt_private as a
