@@ -66,6 +66,17 @@ select format(E'create table %s (\n%s\n)%s%s;', c.oid::regclass, b.body,
  order by c.relname
 """
 )
+_TYPES: LiteralString = (
+    _OURS
+    + """
+select format(E'create type %s as (\n%s\n);', c.oid::regclass,
+              (select string_agg(format('  %I %s', a.attname, format_type(a.atttypid, a.atttypmod)), E',\n' order by a.attnum)
+                 from pg_attribute as a where a.attrelid = c.oid and a.attnum > 0 and not a.attisdropped))
+  from ours as c
+ where c.relkind = 'c'
+ order by c.relname
+"""
+)
 _INDEXES: LiteralString = (
     _OURS
     + """
@@ -131,6 +142,7 @@ select format('grant %s on %s %s to %s;', string_agg(lower(g.privilege_type), ',
 SECTIONS: dict[str, LiteralString] = {
     "roles": _ROLES,
     "sequences": _SEQUENCES,
+    "types": _TYPES,
     "tables": _TABLES,
     "indexes": _INDEXES,
     "row-level security": _POLICIES,

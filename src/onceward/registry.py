@@ -88,11 +88,15 @@ class Task(Generic[P, R]):
 
     def dump_many(self, payloads: Sequence[Mapping[str, Json] | BaseModel]) -> str:
         """Validated JSON text of a list of payloads, in one go."""
-        plain = [
-            item.model_dump(mode="json", exclude_unset=True) if isinstance(item, BaseModel) else item
-            for item in payloads
-        ]
-        if self.model is None or not all(isinstance(item, Mapping) for item in plain):
+        plain: Sequence[Any] = payloads
+        # Of most, one look at the types tells enough: to ask of each whether it is a model takes longer than to write it.
+        are_dicts = {dict}.issuperset(map(type, payloads))
+        if not are_dicts:
+            plain = [
+                item.model_dump(mode="json", exclude_unset=True) if isinstance(item, BaseModel) else item
+                for item in payloads
+            ]
+        if self.model is None or not (are_dicts or all(isinstance(item, Mapping) for item in plain)):
             return "[" + ",".join(map(self.dump, plain)) + "]"
         if self._many is None:
             self._many = TypeAdapter(cast("Any", GenericAlias(list, self.model)))

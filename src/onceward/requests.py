@@ -6,6 +6,7 @@ import sys
 from collections.abc import Generator, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from datetime import datetime, timedelta
+from types import NoneType
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypedDict, cast
 from uuid import UUID
 
@@ -160,12 +161,13 @@ class Requests:
             raise InvalidArgument("key cannot be given for many jobs", hint="Pass keys, one per payload.")
         if keys is not None and len(keys) != len(listed):
             raise InvalidArgument(f"keys must be as many as payloads ({len(listed)}), got {len(keys)}")
-        for given_key in keys or ():
-            if given_key is not None and not isinstance(given_key, str):
-                raise InvalidArgument(
-                    f"keys must each be a str or None, got {given_key!r:.100}",
-                    hint="Write it out with str().",
-                )
+        if not {str, NoneType}.issuperset(map(type, keys or ())):
+            for given_key in keys or ():
+                if given_key is not None and not isinstance(given_key, str):
+                    raise InvalidArgument(
+                        f"keys must each be a str or None, got {given_key!r:.100}",
+                        hint="Write it out with str().",
+                    )
         options = self._options(known, given)
         limits = given.get("limits")
         uses = [_uses(known, item, limits) for item in listed] if limits or (known and known.limits) else None

@@ -24,6 +24,7 @@ OUT = {
     "0010_expand_care.sql": "4e7807ec20e0a6ca",
     "0011_expand_lane_cap.sql": "a7ef7f6142c5125e",
     "0012_expand_key_indexes.sql": "be81cf1c68473558",
+    "0013_expand_claimed.sql": "05a8ca84f6d8e0eb",
 }
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 
 import psycopg
 import pytest
@@ -45,6 +46,34 @@ def test_what_is_taken_is_unchanged_and_what_is_poison_is_refused(value):
     else:
         assert is_clean(value)
         assert json.loads(text) == value
+
+
+texts = st.lists(
+    st.none() | st.text(st.characters(codec=None)) | st.sampled_from(["\x00", "\ud800é", "\\u0000"])
+)
+
+
+@given(texts)
+def test_lists_of_texts_are_taken_and_refused_by_the_same_rule(value):
+    try:
+        text = jsonsafe.dumps_texts(value, what="keys")
+    except InvalidPayload as error:
+        assert not is_clean(value)
+        assert str(error).startswith("keys[")
+    else:
+        assert is_clean(value)
+        assert json.loads(text) == value
+
+
+@given(
+    st.integers(0, 2 * jsonsafe.MOST_DIGITS), st.integers(-3, 3), st.integers(0, jsonsafe.MOST_DIGITS), st.sampled_from("x-1")
+)
+def test_a_number_of_too_many_digits_is_found_wherever_it_stands(before, more, after, between):
+    """Also where shorter ones stand around it."""
+    text = "9x" * (before // 2) + between + "7" * (jsonsafe.MOST_DIGITS + more) + "," + "1" * after
+
+    runs = [len(run) for run in re.findall(r"[0-9]+", text)]
+    assert jsonsafe.has_huge_number(text) == (max(runs) > jsonsafe.MOST_DIGITS)
 
 
 @given(st.text(st.characters(codec=None)) | st.just("\x00\ud800"))

@@ -145,7 +145,7 @@ def enqueue_many(
     if keys is not None:
         # As one text: the driver makes arrays item by item.
         arguments += ", p_keys => array(select jsonb_array_elements_text(%(keys)s::jsonb))"
-        params["keys"] = jsonsafe.dumps(keys, what="keys")
+        params["keys"] = jsonsafe.dumps_texts(keys, what="keys")
     if uses:
         arguments += ", p_uses => %(uses)s::jsonb"
         params["uses"] = json.dumps(uses)

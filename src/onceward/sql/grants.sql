@@ -5,6 +5,7 @@ revoke all on schema onceward from public;
 revoke all on all tables in schema onceward from public, onceward_producer, onceward_worker, onceward_operator, onceward_auditor;
 revoke all on all sequences in schema onceward from public, onceward_producer, onceward_worker, onceward_operator, onceward_auditor;
 revoke all on all functions in schema onceward from public, onceward_producer, onceward_worker, onceward_operator, onceward_auditor;
+revoke all on type onceward.claimed from public;
 alter default privileges for role onceward_owner revoke execute on functions from public;
 grant usage on schema onceward to onceward_producer, onceward_worker, onceward_operator, onceward_auditor;
 

@@ -15,6 +15,27 @@ create sequence onceward.audit_seq as bigint;
 create sequence onceward.ready_seq as bigint;
 create sequence onceward.recheck_private_id_seq as bigint;
 
+-- types
+
+create type onceward.claimed as (
+  outcome text,
+  job_id uuid,
+  epoch bigint,
+  task text,
+  payload jsonb,
+  lane text,
+  priority smallint,
+  ready_seq bigint,
+  attempt integer,
+  max_attempts integer,
+  tenant text,
+  timeout interval,
+  headers jsonb,
+  key text,
+  line text,
+  uses jsonb
+);
+
 -- tables
 
 create table onceward.admission_private (
@@ -1836,6 +1857,8 @@ create function onceward.bad_argument(p_name text, p_value text, p_rule text, p_
   returns void language plpgsql immutable set search_path=pg_catalog, pg_temp;
 create function onceward.bad_content(p_field text, p_rule text, p_hint text DEFAULT NULL::text)
   returns void language plpgsql immutable set search_path=pg_catalog, pg_temp;
+create function onceward.begin_at(p_worker_id uuid, p_places tid[])
+  returns SETOF onceward.claimed language sql volatile set enable_hashjoin=off set enable_mergejoin=off set enable_nestloop=on set enable_seqscan=off set enable_tidscan=on set jit=off set search_path=pg_catalog, pg_temp;
 create function onceward.begin_check(p_monitor onceward.monitor_private)
   returns uuid language plpgsql volatile set search_path=pg_catalog, pg_temp;
 create function onceward.begin_checks(p_limit integer DEFAULT 10, p_python text[] DEFAULT '{}'::text[])
@@ -1985,19 +2008,19 @@ create function onceward.check_zone(p_zone text)
 create function onceward.claim(p_worker_id uuid, p_lanes text[] DEFAULT ARRAY['default'::text], p_max integer DEFAULT 1)
   returns TABLE(job_id uuid, epoch bigint, task text, payload jsonb, lane text, priority smallint, ready_seq bigint, attempt integer, max_attempts integer, tenant text, timeout interval, headers jsonb, key text, line text) language plpgsql volatile security definer set search_path=pg_catalog, pg_temp;
 create function onceward.claim_lane(p_worker_id uuid, p_lane text, p_line text, p_max integer, p_floors jsonb, p_overdue timestamp with time zone)
-  returns SETOF onceward.job_private language plpgsql volatile set enable_bitmapscan=off set enable_hashjoin=off set enable_indexscan=on set enable_mergejoin=off set enable_nestloop=on set enable_seqscan=off set enable_sort=off set enable_tidscan=on set jit=off set plan_cache_mode=force_generic_plan set search_path=pg_catalog, pg_temp;
+  returns SETOF onceward.claimed language plpgsql volatile set enable_bitmapscan=off set enable_hashjoin=off set enable_indexscan=on set enable_mergejoin=off set enable_nestloop=on set enable_seqscan=off set enable_sort=off set enable_tidscan=on set jit=off set plan_cache_mode=force_generic_plan set search_path=pg_catalog, pg_temp;
 create function onceward.claim_lanes(p_worker_id uuid, p_lanes text[], p_max integer)
-  returns SETOF onceward.job_private language plpgsql volatile set search_path=pg_catalog, pg_temp;
+  returns SETOF onceward.claimed language plpgsql volatile set search_path=pg_catalog, pg_temp;
 create function onceward.claim_limited(p_worker_id uuid, p_lane text, p_line text, p_max integer, p_uses jsonb, p_floors jsonb)
-  returns SETOF onceward.job_private language plpgsql volatile set search_path=pg_catalog, pg_temp;
+  returns SETOF onceward.claimed language plpgsql volatile set search_path=pg_catalog, pg_temp;
 create function onceward.claim_overdue(p_worker_id uuid, p_lane text, p_line text, p_max integer, p_overdue timestamp with time zone, p_high smallint)
-  returns SETOF onceward.job_private language plpgsql volatile set search_path=pg_catalog, pg_temp;
+  returns SETOF onceward.claimed language plpgsql volatile set search_path=pg_catalog, pg_temp;
 create function onceward.claim_shares(p_worker_id uuid, p_lane text, p_max integer, p_start integer, p_floors jsonb, p_lines jsonb, p_overdue timestamp with time zone)
-  returns SETOF onceward.job_private language plpgsql volatile set search_path=pg_catalog, pg_temp;
+  returns SETOF onceward.claimed language plpgsql volatile set search_path=pg_catalog, pg_temp;
 create function onceward.claim_turns(p_audit boolean, p_worker_id uuid, p_lane text, p_max integer, p_start integer, p_floors jsonb, p_lines jsonb, p_overdue timestamp with time zone)
-  returns SETOF onceward.job_private language plpgsql volatile set search_path=pg_catalog, pg_temp;
+  returns SETOF onceward.claimed language plpgsql volatile set search_path=pg_catalog, pg_temp;
 create function onceward.claim_weighed(p_worker_id uuid, p_lane text, p_line text, p_max integer, p_weights jsonb)
-  returns SETOF onceward.job_private language plpgsql volatile set enable_bitmapscan=off set enable_hashjoin=off set enable_mergejoin=off set enable_seqscan=off set jit=off set plan_cache_mode=force_generic_plan set search_path=pg_catalog, pg_temp;
+  returns SETOF onceward.claimed language plpgsql volatile set enable_bitmapscan=off set enable_hashjoin=off set enable_mergejoin=off set enable_seqscan=off set jit=off set plan_cache_mode=force_generic_plan set search_path=pg_catalog, pg_temp;
 create function onceward.close_alert(p_alert_id uuid, p_note text)
   returns boolean language plpgsql volatile security definer set search_path=pg_catalog, pg_temp;
 create function onceward.comment_dead_letters(p_task text, p_fingerprint text, p_body text, p_job_id uuid DEFAULT NULL::uuid)
@@ -2230,8 +2253,8 @@ create function onceward.lane_settings(p_lane onceward.lane_private)
   returns jsonb language sql immutable set search_path=pg_catalog, pg_temp;
 create function onceward.lease_lost(p_job_id uuid, p_epoch bigint)
   returns void language plpgsql stable set search_path=pg_catalog, pg_temp;
-create function onceward.let_in(p_tenants text[], p_keys text[], p_worker_id uuid DEFAULT NULL::uuid, p_lanes text[] DEFAULT '{}'::text[], p_room integer DEFAULT 0)
-  returns SETOF onceward.job_private language plpgsql volatile set enable_bitmapscan=off set enable_hashjoin=off set enable_indexonlyscan=on set enable_indexscan=on set enable_mergejoin=off set enable_nestloop=on set enable_seqscan=off set enable_sort=off set enable_tidscan=on set jit=off set plan_cache_mode=force_generic_plan set search_path=pg_catalog, pg_temp;
+create function onceward.let_in(p_tenants text[], p_keys text[], p_lanes text[] DEFAULT '{}'::text[], p_room integer DEFAULT 0, OUT begun tid[], OUT readied integer)
+  returns record language plpgsql volatile set enable_bitmapscan=off set enable_hashjoin=off set enable_indexonlyscan=on set enable_indexscan=on set enable_mergejoin=off set enable_nestloop=on set enable_seqscan=off set enable_sort=off set enable_tidscan=on set jit=off set plan_cache_mode=force_generic_plan set search_path=pg_catalog, pg_temp;
 create function onceward.level_of(p_limit onceward.limit_private, p_bucket onceward.bucket_private)
   returns double precision language sql stable set search_path=pg_catalog, pg_temp;
 create function onceward.limit_levels()
@@ -2273,7 +2296,7 @@ create function onceward.make_append_only(p_table text)
 create function onceward.make_due(p_job_ids uuid[])
   returns void language plpgsql volatile set search_path=pg_catalog, pg_temp;
 create function onceward.make_ready(p_places tid[])
-  returns SETOF onceward.job_private language plpgsql volatile set search_path=pg_catalog, pg_temp;
+  returns void language plpgsql volatile set search_path=pg_catalog, pg_temp;
 create function onceward.measure_lane(p_bound onceward.bound_private, p_part text)
   returns void language plpgsql volatile set enable_bitmapscan=off set enable_seqscan=off set jit=off set plan_cache_mode=force_generic_plan set search_path=pg_catalog, pg_temp;
 create function onceward.measure_limit(p_limit onceward.limit_private)

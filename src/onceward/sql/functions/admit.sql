@@ -15,7 +15,7 @@ begin
   select array_agg(d.tenant), array_agg(d.key) into v_tenants, v_keys
     from (select distinct k ->> 0 as tenant, k ->> 1 as key from jsonb_array_elements(p_keys) as k order by 1, 2) as d;
   perform onceward.add_key_locks(v_tenants, v_keys);
-  return (select count(*) from onceward.let_in(v_tenants, v_keys));
+  return (select l.readied from onceward.let_in(v_tenants, v_keys) as l);
 end;
 $$;
 
@@ -33,17 +33,18 @@ as $$
       on conflict do nothing
 $$;
 
--- The same for keys whose rows are there, each named once.  Returns the jobs.
--- p_worker_id: a worker that has room for p_room more jobs of p_lanes, where nothing else is ready, begins them at once, without
--- a turn in the line: to be made ready and then claimed would cost as much again.  The others are made ready.
+-- The same for keys whose rows are there, each named once.  Returns how many jobs were made ready.
+-- p_lanes, p_room: the caller has a worker with room for that many more jobs of lanes where nothing else is ready, and begins
+-- those at the places `begun`, which are locked, without a turn in the line: to be made ready and then claimed would cost as
+-- much again.
 create or replace function onceward.let_in(
   p_tenants   text[],
   p_keys      text[],
-  p_worker_id uuid default null,
   p_lanes     text[] default '{}',
-  p_room      integer default 0
+  p_room      integer default 0,
+  out begun   tid[],
+  out readied integer
 )
-  returns setof onceward.job_private
   language plpgsql
   set search_path = pg_catalog, pg_temp
   -- Key by key through the index, whatever the statistics of an empty table say.
@@ -64,12 +65,12 @@ as $$
 declare
   v_now           timestamptz := onceward.now();
   v_count         integer;
-  -- Where the jobs are that begin, and those that become ready; and keys that have room left.
-  v_begin         tid[];
+  -- Where the jobs are that become ready; and keys that have room left.
   v_ready         tid[];
   v_short_tenants text[];
   v_short_keys    text[];
 begin
+  readied := 0;
   -- Counting needs a fresh snapshot after the lock; with an older one, leave it to the next promote.
   if current_setting('transaction_isolation') = 'read committed' then
     select count(*) into v_count
@@ -81,7 +82,7 @@ begin
   if v_count = 0 then
     -- All were tidied away.
     perform onceward.add_key_locks(p_tenants, p_keys);
-    return query select * from onceward.let_in(p_tenants, p_keys, p_worker_id, p_lanes, p_room);
+    select l.begun, l.readied into begun, readied from onceward.let_in(p_tenants, p_keys, p_lanes, p_room) as l;
     return;
   end if;
   -- To make a row again that was tidied away, while holding others, would break the order of locks.
@@ -95,7 +96,8 @@ begin
     select k.tenant, k.key, k.hash, w.place, w.may_begin,
            w.concurrency_limit - case when w.place is not null then (
              select count(*)::integer from onceward.job_private as h
-              where h.concurrency_hash = k.hash and h.state in ('ready', 'running') and h.awaits is null
+              -- Ready or running, and no other state lies between them: one walk through the index instead of two.
+              where h.concurrency_hash = k.hash and h.state between 'ready' and 'running' and h.awaits is null
                 and h.tenant = k.tenant and h.concurrency_key = k.key) end as room
       from (select u.tenant, u.key, hashtextextended(u.tenant || E'\x1f' || u.key, 0) as hash
               from unnest(p_tenants, p_keys) as u (tenant, key)) as k
@@ -123,24 +125,15 @@ begin
            || array(select unnest(o.others) from chosen as o where o.others <> '{}'),
          array_agg(c.tenant) filter (where c.place is null or c.room > 1 + cardinality(c.others)) as tenants,
          array_agg(c.key) filter (where c.place is null or c.room > 1 + cardinality(c.others)) as keys
-    into v_begin, v_ready, v_short_tenants, v_short_keys
+    into begun, v_ready, v_short_tenants, v_short_keys
     from chosen as c;
-  if cardinality(v_begin) > p_room then
-    v_ready := v_ready || v_begin[p_room + 1:];
-    v_begin := v_begin[:p_room];
-  end if;
-
-  if v_begin <> '{}' then
-    return query
-      update onceward.job_private as j
-         set state = 'running', ready_seq = nextval('onceward.ready_seq'), epoch = j.epoch + 1, attempt = j.attempt + 1,
-             worker_id = p_worker_id, started_at = v_now
-        from unnest(v_begin) as u (place)
-       where j.ctid = u.place
-      returning j.*;
+  if cardinality(begun) > p_room then
+    v_ready := v_ready || begun[p_room + 1:];
+    begun := begun[:p_room];
   end if;
   if v_ready <> '{}' then
-    return query select * from onceward.make_ready(v_ready);
+    perform onceward.make_ready(v_ready);
+    readied := cardinality(v_ready);
   end if;
   -- Somebody still waits: another transaction has the job locked, and may roll back.
   if v_short_keys is not null then
@@ -153,30 +146,50 @@ begin
 end;
 $$;
 
+-- These blocked jobs, which the caller has locked, begin.
+create or replace function onceward.begin_at(p_worker_id uuid, p_places tid[])
+  returns setof onceward.claimed
+  language sql volatile
+  set search_path = pg_catalog, pg_temp
+  set enable_seqscan = off
+  set enable_hashjoin = off
+  set enable_mergejoin = off
+  set enable_nestloop = on
+  set enable_tidscan = on
+  set jit = off
+as $$
+  update onceward.job_private as j
+     set state = 'running', ready_seq = nextval('onceward.ready_seq'), epoch = j.epoch + 1, attempt = j.attempt + 1,
+         worker_id = p_worker_id, started_at = onceward.now()
+    from unnest(p_places) as u (place)
+   where j.ctid = u.place
+  -- They never stood in line: their ready_seq bounds no later look.
+  returning 'claimed'::text, j.id, j.epoch, j.task, j.payload, j.lane, j.priority, 0::bigint, j.attempt,
+            j.max_attempts, j.tenant, j.timeout, j.headers, j.key, j.line, j.uses
+$$;
+
 -- These blocked jobs, which the caller has locked, are ready; whoever sleeps is told.
 create or replace function onceward.make_ready(p_places tid[])
-  returns setof onceward.job_private
+  returns void
   language plpgsql
   set search_path = pg_catalog, pg_temp
 as $$
+declare
+  v_lanes text[] := array(select distinct j.lane from onceward.job_private as j where j.ctid = any (p_places));
 begin
-  perform onceward.wake(array(select distinct j.lane from onceward.job_private as j where j.ctid = any (p_places)));
-  return query
-    with moved as (
-      update onceward.job_private as j
-         set state = 'ready', ready_seq = nextval('onceward.ready_seq')
-        from unnest(p_places) as u (place)
-       where j.ctid = u.place
-      returning j.*
-    ), noted as (
-      insert into onceward.audit_private (at, kind, source, actor, role, tenant, job_id, before, after, meta)
-      select onceward.now(), 'job.admitted', 'engine', onceward.actor(), onceward.caller(), m.tenant, m.id,
-             '{"state": "blocked"}', '{"state": "ready"}', jsonb_build_object('lane', m.lane, 'task', m.task)
-        from moved as m
-       -- What audits_all asks; called for each job, it took a twentieth of the whole.
-       where exists (select from onceward.lane_private as l where l.name = m.lane and l.audit = 'all')
-    )
-    select * from moved;
+  perform onceward.wake(v_lanes);
+  if exists (select from onceward.lane_private as l where l.name = any (v_lanes) and l.audit = 'all') then
+    insert into onceward.audit_private (at, kind, source, actor, role, tenant, job_id, before, after, meta)
+    select onceward.now(), 'job.admitted', 'engine', onceward.actor(), onceward.caller(), j.tenant, j.id,
+           '{"state": "blocked"}', '{"state": "ready"}', jsonb_build_object('lane', j.lane, 'task', j.task)
+      from onceward.job_private as j
+     where j.ctid = any (p_places)
+       and exists (select from onceward.lane_private as l where l.name = j.lane and l.audit = 'all');
+  end if;
+  update onceward.job_private as j
+     set state = 'ready', ready_seq = nextval('onceward.ready_seq')
+    from unnest(p_places) as u (place)
+   where j.ctid = u.place;
 end;
 $$;
 

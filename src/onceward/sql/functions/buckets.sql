@@ -137,7 +137,7 @@ $$;
 create or replace function onceward.claim_limited(
   p_worker_id uuid, p_lane text, p_line text, p_max integer, p_uses jsonb, p_floors jsonb
 )
-  returns setof onceward.job_private
+  returns setof onceward.claimed
   language plpgsql
   set search_path = pg_catalog, pg_temp
 as $$
@@ -149,7 +149,7 @@ declare
   v_found   record;
   v_most    integer := p_max;
   v_weights jsonb;
-  v_jobs    onceward.job_private[];
+  v_jobs    onceward.claimed[];
   v_count   integer;
   -- Whether it matters which jobs are claimed, and not only how many.
   v_named   boolean := false;
@@ -199,12 +199,12 @@ begin
     perform onceward.take(v_limit, v_use.key, cardinality(v_jobs),
       case when v_limit.weight is null then 0
            else (select sum(u.weight) from unnest(v_jobs) as j cross join onceward.uses_in(j.uses) as u where u.name = v_limit.name) end,
-      v_jobs[1].id, v_jobs[1].epoch);
+      v_jobs[1].job_id, v_jobs[1].epoch);
     if v_limit.slots is not null then
       delete from onceward.hold_private as h
        where h.limit_name = v_limit.name and h.key = v_use.key and not onceward.is_held(h);
       insert into onceward.hold_private (limit_name, key, holder, epoch)
-      select v_limit.name, v_use.key, j.id, j.epoch from unnest(v_jobs) as j
+      select v_limit.name, v_use.key, j.job_id, j.epoch from unnest(v_jobs) as j
           on conflict (limit_name, key, holder) do update set epoch = excluded.epoch, expires_at = null;
     end if;
   end loop;
@@ -214,7 +214,7 @@ $$;
 
 -- As claim_lane, but only as many as the weights allow: {"limit": weight}.
 create or replace function onceward.claim_weighed(p_worker_id uuid, p_lane text, p_line text, p_max integer, p_weights jsonb)
-  returns setof onceward.job_private
+  returns setof onceward.claimed
   language plpgsql
   set search_path = pg_catalog, pg_temp
   set enable_seqscan = off
@@ -251,7 +251,8 @@ begin
            worker_id = p_worker_id, started_at = v_now
       from numbered as n
      where j.ctid = n.place and n.n < coalesce((select t.n from first_too_many as t), p_max + 1)
-    returning j.*;
+    returning 'claimed'::text, j.id, j.epoch, j.task, j.payload, j.lane, j.priority, j.ready_seq, j.attempt,
+              j.max_attempts, j.tenant, j.timeout, j.headers, j.key, j.line, j.uses;
 end;
 $$;
 

@@ -14,7 +14,7 @@ create or replace function onceward.claim_lane(
   p_floors    jsonb,
   p_overdue   timestamptz
 )
-  returns setof onceward.job_private
+  returns setof onceward.claimed
   language plpgsql
   set search_path = pg_catalog, pg_temp
   set enable_seqscan = off
@@ -63,7 +63,8 @@ begin
                  worker_id = p_worker_id, started_at = v_now
             from unnest(v_places) as u (place)
            where j.ctid = u.place
-          returning j.*;
+          returning 'claimed'::text, j.id, j.epoch, j.task, j.payload, j.lane, j.priority, j.ready_seq, j.attempt,
+                    j.max_attempts, j.tenant, j.timeout, j.headers, j.key, j.line, j.uses;
       end if;
       v_left := v_left - cardinality(v_places);
       -- Who got less than that has left nobody behind.
@@ -101,7 +102,8 @@ begin
                worker_id = p_worker_id, started_at = v_now
           from unnest(v_places) as u (place)
          where j.ctid = u.place
-        returning j.*;
+        returning 'claimed'::text, j.id, j.epoch, j.task, j.payload, j.lane, j.priority, j.ready_seq, j.attempt,
+                  j.max_attempts, j.tenant, j.timeout, j.headers, j.key, j.line, j.uses;
     end if;
     v_left := v_left - cardinality(v_places);
     exit when v_left <= 0;
@@ -119,7 +121,7 @@ create or replace function onceward.claim_overdue(
   p_overdue   timestamptz,
   p_high      smallint
 )
-  returns setof onceward.job_private
+  returns setof onceward.claimed
   language plpgsql
   set search_path = pg_catalog, pg_temp
 as $$
@@ -168,7 +170,8 @@ begin
              worker_id = p_worker_id, started_at = v_now
         from first_ones as f
        where j.ctid = f.place and f.run_at < p_overdue
-      returning j.*;
+      returning 'claimed'::text, j.id, j.epoch, j.task, j.payload, j.lane, j.priority, j.ready_seq, j.attempt,
+                j.max_attempts, j.tenant, j.timeout, j.headers, j.key, j.line, j.uses;
     get diagnostics v_count = row_count;
     v_left := v_left - v_count;
   end loop;
@@ -177,7 +180,7 @@ $$;
 
 -- For workers that call claim: where the turn is among the lines is kept in the worker's own row.
 create or replace function onceward.claim_lanes(p_worker_id uuid, p_lanes text[], p_max integer)
-  returns setof onceward.job_private
+  returns setof onceward.claimed
   language plpgsql
   set search_path = pg_catalog, pg_temp
 as $$
@@ -186,7 +189,7 @@ declare
   v_most  integer;
   v_turns jsonb;
   v_lane  record;
-  v_job   onceward.job_private;
+  v_job   onceward.claimed;
 begin
   for v_lane in
     select l.name, onceward.now() - p.max_wait as overdue, p.audit = 'all' as audited, p.max_running
@@ -206,7 +209,7 @@ begin
         select * from onceward.claim_turns(v_lane.audited, p_worker_id, v_lane.name, v_most, v_most, null,
                                            jsonb_build_object('after', v_turns -> v_lane.name), v_lane.overdue)
       loop
-        if v_job.state = 'line' then
+        if v_job.outcome = 'line' then
           v_turns := v_turns || jsonb_build_object(v_lane.name, v_job.line);
         else
           v_left := v_left - 1;
@@ -267,7 +270,7 @@ begin
   -- Twice: due and admissible jobs become ready only when the ready ones have run out.
   for v_round in 1 .. 2 loop
     return query
-      select j.id, j.epoch, j.task, j.payload, j.lane, j.priority, j.ready_seq, j.attempt, j.max_attempts,
+      select j.job_id, j.epoch, j.task, j.payload, j.lane, j.priority, j.ready_seq, j.attempt, j.max_attempts,
              j.tenant, j.timeout, j.headers, j.key, j.line
         from onceward.claim_lanes(p_worker_id, p_lanes, p_max) as j;
     get diagnostics v_count = row_count;

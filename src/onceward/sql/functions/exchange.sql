@@ -41,8 +41,9 @@ declare
   v_lane   record;
   v_turns  boolean;
   v_end    record;
-  v_job    onceward.job_private;
-  v_more   boolean := false;
+  -- Where the next jobs of concurrency keys are that begin at once, and how many have become ready.
+  v_begun   tid[];
+  v_readied integer;
   -- Whether there are free places of concurrency keys, and the lanes that have nothing else to give.
   v_places boolean := false;
   v_open   text[] := '{}';
@@ -101,7 +102,7 @@ begin
       end if;
       if v_turns then
         return query
-          select case j.state when 'line' then 'lines' else 'claimed' end, j.id, j.epoch, j.task, j.payload, j.lane, j.priority,
+          select case j.outcome when 'line' then 'lines' else 'claimed' end, j.job_id, j.epoch, j.task, j.payload, j.lane, j.priority,
                  j.ready_seq, j.attempt, j.max_attempts, j.tenant, j.timeout, j.headers, j.key, j.line
             from onceward.claim_turns(v_lane.audited, p_worker_id, v_lane.name, v_most,
                                       coalesce(p_start, p_max) - v_count, v_lane.floors, p_lines -> v_lane.name,
@@ -110,7 +111,7 @@ begin
         v_got := v_got - 1;
       else
         return query
-          select 'claimed'::text, j.id, j.epoch, j.task, j.payload, j.lane, j.priority, j.ready_seq, j.attempt,
+          select j.outcome, j.job_id, j.epoch, j.task, j.payload, j.lane, j.priority, j.ready_seq, j.attempt,
                  j.max_attempts, j.tenant, j.timeout, j.headers, j.key, j.line
             from onceward.claim_lane(p_worker_id, v_lane.name, '', v_most, v_lane.floors, v_lane.overdue) as j;
         get diagnostics v_got = row_count;
@@ -123,18 +124,17 @@ begin
   end if;
 
   if v_places then
-    for v_job in select * from onceward.let_in(v_end.tenants, v_end.keys, p_worker_id, v_open, p_max - v_count) loop
-      if v_job.state = 'running' then
-        return query
-          select 'claimed'::text, v_job.id, v_job.epoch, v_job.task, v_job.payload, v_job.lane, v_job.priority, 0::bigint, v_job.attempt,
-                 v_job.max_attempts, v_job.tenant, v_job.timeout, v_job.headers, v_job.key, v_job.line;
-        v_count := v_count + 1;
-      else
-        v_more := true;
-      end if;
-    end loop;
-    if v_more and v_count < p_max then
-      -- Some have become ready, and nobody else may be awake: they are claimed as others are.
+    select l.begun, l.readied into v_begun, v_readied
+      from onceward.let_in(v_end.tenants, v_end.keys, v_open, p_max - v_count) as l;
+    if v_begun <> '{}' then
+      return query
+        select j.outcome, j.job_id, j.epoch, j.task, j.payload, j.lane, j.priority, j.ready_seq, j.attempt,
+               j.max_attempts, j.tenant, j.timeout, j.headers, j.key, j.line
+          from onceward.begin_at(p_worker_id, v_begun) as j;
+      v_count := v_count + cardinality(v_begun);
+    end if;
+    if v_readied > 0 and v_count < p_max then
+      -- Nobody else may be awake: they are claimed as others are.
       return query
         select * from onceward.exchange(p_worker_id, p_lanes => p_lanes, p_limits => p_limits, p_max => p_max - v_count,
                                         p_lines => p_lines, p_start => p_start);

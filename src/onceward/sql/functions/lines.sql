@@ -139,7 +139,7 @@ $$;
 
 -- Claim from the lines of a lane, in turn.  What one line does not use the others get.
 -- p_lines: {"after": line, "floors": {"line": {"priority": ready_seq}}}.  p_start: how many can begin at once; of lines with
--- limits, no more are taken.  The last row is no job: its state is `line`, its line that of the last turn, and its payload
+-- limits, no more are taken.  The last row is no job: its outcome is `line`, its line that of the last turn, and its payload
 -- says when to look again (next_in, seconds) and how soon a job with limits has to begin (start_in).
 create or replace function onceward.claim_shares(
   p_worker_id uuid,
@@ -150,7 +150,7 @@ create or replace function onceward.claim_shares(
   p_lines     jsonb,
   p_overdue   timestamptz
 )
-  returns setof onceward.job_private
+  returns setof onceward.claimed
   language plpgsql
   set search_path = pg_catalog, pg_temp
 as $$
@@ -171,6 +171,10 @@ declare
   v_wait   interval;
   v_within interval;
 begin
+  -- The main line has its turn whether somebody stands there or not.  Without anybody, the others need not be asked twice.
+  if p_floors is not null and cardinality(v_lines) > 1 and not onceward.has_ready(p_lane, '', p_floors) then
+    v_lines := array_remove(v_lines, '');
+  end if;
   for v_round in 1 .. 3 loop
     -- The last round takes what there is.
     v_quotas := case when v_round < 3 then onceward.quotas(p_lane, v_lines, v_left) end;
@@ -213,8 +217,8 @@ begin
     v_lines := v_more;
   end loop;
   return query
-    select * from jsonb_populate_record(null::onceward.job_private, jsonb_build_object(
-      'state', 'line', 'lane', p_lane, 'line', coalesce(v_last, ''),
+    select * from jsonb_populate_record(null::onceward.claimed, jsonb_build_object(
+      'outcome', 'line', 'lane', p_lane, 'line', coalesce(v_last, ''),
       'payload', jsonb_strip_nulls(jsonb_build_object('next_in', extract(epoch from v_wait), 'start_in', extract(epoch from v_within)))));
 end;
 $$;
@@ -230,7 +234,7 @@ create or replace function onceward.claim_turns(
   p_lines     jsonb,
   p_overdue   timestamptz
 )
-  returns setof onceward.job_private
+  returns setof onceward.claimed
   language plpgsql
   set search_path = pg_catalog, pg_temp
 as $$
@@ -244,10 +248,10 @@ begin
       select * from onceward.claim_shares(p_worker_id, p_lane, p_max, p_start, p_floors, p_lines, p_overdue)
     ), noted as (
       insert into onceward.audit_private (at, kind, source, actor, role, tenant, jobs, before, after, meta)
-      select onceward.now(), 'job.claimed', 'engine', onceward.actor(), onceward.caller(), c.tenant, array_agg(c.id),
+      select onceward.now(), 'job.claimed', 'engine', onceward.actor(), onceward.caller(), c.tenant, array_agg(c.job_id),
              '{"state": "ready"}', '{"state": "running"}', jsonb_build_object('lane', p_lane, 'worker', p_worker_id)
         from claimed as c
-       where c.state = 'running'
+       where c.outcome = 'claimed'
        group by c.tenant
     )
     select * from claimed;
