@@ -73,7 +73,8 @@ def _keys_are_strings(value: object) -> bool:
 def has_huge_number(text: str) -> bool:
     # So many digits in a row stand at one of these places at least; to look at every digit takes longer than to write them.
     return any(
-        text[place].isdecimal() and _HUGE.search(text, place - MOST_DIGITS, place + MOST_DIGITS + 1) is not None
+        text[place].isdecimal()
+        and _HUGE.search(text, place - MOST_DIGITS, place + MOST_DIGITS + 1) is not None
         for place in range(MOST_DIGITS, len(text), MOST_DIGITS + 1)
     )
 

@@ -66,7 +66,10 @@ def test_lists_of_texts_are_taken_and_refused_by_the_same_rule(value):
 
 
 @given(
-    st.integers(0, 2 * jsonsafe.MOST_DIGITS), st.integers(-3, 3), st.integers(0, jsonsafe.MOST_DIGITS), st.sampled_from("x-1")
+    st.integers(0, 2 * jsonsafe.MOST_DIGITS),
+    st.integers(-3, 3),
+    st.integers(0, jsonsafe.MOST_DIGITS),
+    st.sampled_from("x-1"),
 )
 def test_a_number_of_too_many_digits_is_found_wherever_it_stands(before, more, after, between):
     """Also where shorter ones stand around it."""

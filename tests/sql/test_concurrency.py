@@ -33,7 +33,10 @@ def test_a_job_is_found_by_its_key_however_it_came(db):
     db.enqueue()
     db.enqueue(concurrency_key="a", tenant="t")
     db.enqueue_many(payloads=[{}, {}], concurrency_key="b")
-    db.workflow({"name": "first", "concurrency_key": "c"}, {"name": "then", "after": ["first"], "concurrency_key": "c"})
+    db.workflow(
+        {"name": "first", "concurrency_key": "c"},
+        {"name": "then", "after": ["first"], "concurrency_key": "c"},
+    )
     back = db.enqueue(concurrency_key="d")
     db.cancel(back)
     db.requeue(back)

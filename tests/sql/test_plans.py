@@ -315,7 +315,9 @@ def test_finishing_gives_idempotency_keys_back_and_reads_none_of_the_others(db):
     jobs = db.enqueue_many(payloads=[{}] * 40, keys=[f"mine {n}" for n in range(40)])
     first, second = db.claims(20), db.claims(20)
     with db.conn.transaction(force_rollback=True):
-        db.run("update pg_class set reltuples = 0, relpages = 1 where relname in ('key_private', 'key_private_pkey')")
+        db.run(
+            "update pg_class set reltuples = 0, relpages = 1 where relname in ('key_private', 'key_private_pkey')"
+        )
         db.exchange(first, max=0)
         db.run(KEYED)
         read = "select pg_stat_get_xact_tuples_returned('onceward.key_private_pkey'::regclass)"
