@@ -182,6 +182,14 @@ def test_only_the_lanes_asked_for_are_worked(plain, onceward_database):
     assert (plain.job(here).state, plain.job(there).state) == ("ready", "done")
 
 
+def test_a_lane_may_have_a_name_that_means_something_in_an_array(plain, onceward_database):
+    with psycopg.connect(onceward_database, autocommit=True) as conn:
+        conn.execute("select onceward.add_lane('null')")
+    job = plain.enqueue(shop.greet, {"name": "Ada"}, lane="null")
+    drain(onceward_database, lanes=["null", "default"])
+    assert plain.job(job).state == "done"
+
+
 @pytest.mark.parametrize("task", ["endless", "stubborn"])
 def test_a_running_job_is_cancelled_cooperatively(plain, onceward_database, task):
     job = plain.enqueue(task)

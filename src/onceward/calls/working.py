@@ -82,14 +82,14 @@ def exchange(
     return Call(
         "select outcome, " + _CLAIMED + "from onceward.exchange(%(worker_id)s::uuid, %(ids)s::text::uuid[], "
         "%(epochs)s::text::bigint[], "
-        "%(results)s::text[]::jsonb[], %(lanes)s::text[], %(limits)s::int[], %(room)s::int, %(floors)s::jsonb, "
+        "%(results)s::text[]::jsonb[], %(lanes)s::text::text[], %(limits)s::int[], %(room)s::int, %(floors)s::jsonb, "
         "%(sleep)s::boolean, %(lines)s::jsonb, %(start)s::int)",
         {
             "worker_id": worker_id,
             "ids": "{" + ",".join([item[0] for item in done]) + "}",
             "epochs": "{" + ",".join([str(item[1]) for item in done]) + "}",
             "results": results if any(result is not None for result in results) else None,
-            "lanes": list(lanes),
+            "lanes": "{" + ",".join(map(_quoted, lanes)) + "}",
             "limits": None if limits is None else list(limits),
             "room": room,
             "floors": json.dumps(floors) if floors else None,
@@ -100,6 +100,11 @@ def exchange(
         lambda rows: rows,
         repeatable=True,
     )
+
+
+def _quoted(text: str) -> str:
+    """As a member of an array that travels as one text."""
+    return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
 
 
 def claim(worker_id: UUID, lanes: Sequence[str], limit: int) -> Call[Sequence[Row]]:

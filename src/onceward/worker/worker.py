@@ -102,6 +102,8 @@ class Worker:
         self.connections = Connections(self._dsn, min(concurrency, MOST_TRANSACTIONS))
         # Another one in each loop; this one for those who stop it before it runs.
         self._wake = asyncio.Event()
+        # The coordinator has nothing to do.
+        self._rests = False
         self._leave_by: float | None = None
         self._relay = relay
         self._heart: Heart | None = None
@@ -198,6 +200,9 @@ class Worker:
                 self._claims.look_back()
             self._exchanges.noticed = True
             self.wake()
+            if self._rests and self._lost is None:
+                # At once: the coordinator's own turn comes a round of the loop later.
+                self._begin_next(time.monotonic())
 
     async def _register(self) -> None:
         self.id = await self._registration.register(
@@ -239,15 +244,23 @@ class Worker:
             if self._lost is not None:
                 await self._start_anew()
                 continue
-            action = self._next_action(now) if self._links.is_one_free else None
-            if action is not None:
-                self._links.begin(action)
+            if self._begin_next(now):
                 continue
             if self._is_over():
                 return
             timer = self.loop.call_later(self._pause(now), self._wake.set)
-            await self._wake.wait()
+            self._rests = True
+            try:
+                await self._wake.wait()
+            finally:
+                self._rests = False
             timer.cancel()
+
+    def _begin_next(self, now: float) -> bool:
+        action = self._next_action(now) if self._links.is_one_free else None
+        if action is not None:
+            self._links.begin(action)
+        return action is not None
 
     def _next_action(self, now: float) -> Action | None:
         if self._exchanges.adoption_is_due(now) and not self.is_draining:

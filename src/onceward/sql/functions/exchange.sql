@@ -37,6 +37,7 @@ declare
   v_got    integer;
   v_most   integer;
   v_asleep timestamptz;
+  v_live   boolean := false;
   v_name   text;
   v_lane   record;
   v_turns  boolean;
@@ -60,27 +61,25 @@ begin
   end if;
 
   if p_max > 0 then
-    -- What worker_is_live asks, and whether the worker is marked as asleep.
-    select w.asleep_until into v_asleep from onceward.worker_private as w
-     where w.id = p_worker_id and w.retired_at is null and w.expires_at > onceward.now();
-    if not found then
-      if v_places then
-        perform onceward.let_in(v_end.tenants, v_end.keys);
-      end if;
-      outcome := 'expired';
-      return next;
-      return;
-    end if;
     -- Lane by lane, because most workers serve one, and a join of them all costs three times as much.
     foreach v_name in array coalesce(p_lanes, '{}') loop
       exit when v_count >= p_max;
       v_place := v_place + 1;
+      -- The lane, and what worker_is_live asks: each further statement is felt by a job that somebody waits for.
       select p.name, least(p_limits[v_place], p_max) as most, p_floors -> p.name as floors, onceward.now() - p.max_wait as overdue,
-             p.audit = 'all' as audited, p.max_running
+             p.audit = 'all' as audited, p.max_running, w.asleep_until
         into v_lane
         from onceward.lane_private as p
-       where p.name = v_name and p.paused_at is null;
-      continue when not found;
+       cross join onceward.worker_private as w
+       where p.name = v_name and p.paused_at is null
+         and w.id = p_worker_id and w.retired_at is null and w.expires_at > onceward.now();
+      if not found then
+        exit when not onceward.worker_is_live(p_worker_id);
+        v_live := true;
+        continue;
+      end if;
+      v_live := true;
+      v_asleep := v_lane.asleep_until;
       v_most := least(p_max - v_count, v_lane.most, case when v_lane.max_running is not null then coalesce(p_start, p_max) - v_count end);
       continue when v_most <= 0;
       v_turns := v_lane.audited or case when v_lane.floors is null then onceward.has_lines(v_lane.name)
@@ -121,6 +120,14 @@ begin
       end if;
       v_count := v_count + v_got;
     end loop;
+    if not v_live and not onceward.worker_is_live(p_worker_id) then
+      if v_places then
+        perform onceward.let_in(v_end.tenants, v_end.keys);
+      end if;
+      outcome := 'expired';
+      return next;
+      return;
+    end if;
   end if;
 
   if v_places then
