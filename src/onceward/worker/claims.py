@@ -127,25 +127,26 @@ class Claims:
         if asked:
             self._room_at, self._start_in = None, math.inf
             self._full.clear()
-        seen: dict[str, dict[int, int]] = {}
+        seen: dict[tuple[str, str], dict[int, int]] = {}
         claimed = 0
         for row in rows:
             if row[0] == "claimed":
                 claimed += 1
-                if row[14]:
-                    self._learn_floor(row, swept=swept)
-                    continue
                 if not row[7]:
                     continue  # It was let in behind another job of its key, and never stood in line.
-                by_priority = seen.get(row[5])
+                where = row[5], row[14]
+                by_priority = seen.get(where)
                 if by_priority is None:
-                    by_priority = seen[row[5]] = {}
-                # The rows of one claim come in order: the last one of a priority is the highest.
+                    by_priority = seen[where] = {}
+                # The rows of one line come in order: the last one of a priority is the highest.
                 by_priority[row[6]] = row[7]
             elif row[0] == "lines":
                 self._learn_turn(row, now)
-        for lane, by_priority in seen.items():
+        for (lane, line), by_priority in seen.items():
+            # Nothing may have come from the main line yet; still, there is no need to look from the beginning.
             known = self._floors.setdefault(lane, {})
+            if line:
+                known = self._line_floors.setdefault(lane, {}).setdefault(line, {})
             for priority, seq in by_priority.items():
                 # A sweep may go back behind the bound, to stragglers; go on from there.
                 known[priority] = seq if swept else max(seq, known.get(priority, 0))
@@ -154,13 +155,6 @@ class Claims:
             self._full_in_a_row = self._full_in_a_row + 1 if self.hungry else 0
             self._next_poll = now + self._poll * random.uniform(0.5, 1.0)  # noqa: S311 - spread, not secrecy
         return claimed
-
-    def _learn_floor(self, row: Sequence[Any], *, swept: bool) -> None:
-        lane, priority, seq, line = row[5], row[6], row[7], row[14]
-        # Nothing may have come from the main line yet; still, there is no need to look from the beginning.
-        self._floors.setdefault(lane, {})
-        known = self._line_floors.setdefault(lane, {}).setdefault(line, {})
-        known[priority] = seq if swept else max(seq, known.get(priority, 0))
 
     def _learn_turn(self, row: Sequence[Any], now: float) -> None:
         self._turns[row[5]] = row[14]
