@@ -29,6 +29,17 @@ def test_a_clone_is_fresh_and_gone_afterwards(onceward_server):
     assert database.name not in names
 
 
+def test_a_clone_with_more_in_it_can_be_cloned(onceward_server):
+    with onceward_server.cloned() as template:
+        with psycopg.connect(template.dsn) as connection:
+            connection.execute("create table shop (id int)")
+        with onceward_server.cloned(template) as database, psycopg.connect(database.dsn) as connection:
+            connection.execute("insert into shop values (1)")
+            assert connection.execute("select count(*) from onceward.lanes").fetchone() == (1,)
+        with onceward_server.cloned(template) as database, psycopg.connect(database.dsn) as connection:
+            assert connection.execute("select count(*) from shop").fetchone() == (0,)
+
+
 def test_a_clone_has_partitions_for_today_and_workers_add_none(onceward_server):
     """Days are most of the files of a database, and a clone is a copy of files."""
     with onceward_server.cloned() as database, psycopg.connect(database.dsn) as connection:

@@ -116,14 +116,17 @@ class DatabaseServer:
             self._template = template
         return self._template
 
-    def clone(self) -> Database:
-        """A fresh database with Onceward and the virtual clock in it, in some 50 ms."""
+    def clone(self, template: Database | None = None) -> Database:
+        """A fresh database with Onceward and the virtual clock in it, in some 30 ms.
+
+        `template` is a clone to which more was added, such as tables of your own; nobody may be connected to it.
+        """
         self._count += 1
-        return self.create(str(self._count), template=self.template.name)
+        return self.create(str(self._count), template=(template or self.template).name)
 
     @contextlib.contextmanager
-    def cloned(self) -> Iterator[Database]:
-        database = self.clone()
+    def cloned(self, template: Database | None = None) -> Iterator[Database]:
+        database = self.clone(template)
         try:
             yield database
         finally:
