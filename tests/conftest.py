@@ -6,7 +6,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from tests.support import dice
-from tests.support.engine import Engine
+from tests.support.reuse import Reuse
 
 # The plugin registers itself through its entry point; an installation made before that was declared has none.
 if not entry_points(group="pytest11", name="onceward"):
@@ -53,10 +53,17 @@ def pytest_collection_modifyitems(config, items):
     items.sort(key=lambda item: places.get(item.path, faults.get(item.name, later)))
 
 
+@pytest.fixture(scope="session")
+def reuse(onceward_server):
+    reuse = Reuse(onceward_server)
+    yield reuse
+    reuse.close()
+
+
 @pytest.fixture
-def db(onceward_server):
-    """The contract in SQL on a fresh database: a superuser's connection, and time that stands still."""
-    with onceward_server.cloned() as database, Engine(database) as engine:
+def db(reuse):
+    """The contract in SQL on a database as if it were fresh: a superuser's connection, and time that stands still."""
+    with reuse.engine() as engine:
         # On the connection that is there; the clock opens one of its own when a test moves it.
         engine.run("update onceward_testing.clock set pinned = statement_timestamp()")
         yield engine
