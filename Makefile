@@ -10,6 +10,8 @@ RUNNABLE := .venv/.runnable
 JOBS ?= 3
 # Crash tests wait for leases and restarts most of their time.
 CRASH_JOBS ?= 5
+# The files that have some: each process would read all tests to find them.
+CRASHING = $(sort $(shell grep -rlE --include='*.py' 'mark\.crash\b' tests))
 ARGS ?=
 
 # Bytecode is kept whatever the environment says: each process of a test and each command of the docs would compile all anew.
@@ -49,7 +51,7 @@ test: first ## Run every check, all tests, then the crash tests (less than half 
 	@tools/zbar.sh
 	@$(MAKE) --no-print-directory --jobs=2 tests beside
 	@echo "==> crash tests"
-	@$(ALONE) $(BIN)/pytest -n $(CRASH_JOBS) --dist load --maxschedchunk 1 $(ORDER) -m crash $(ARGS)
+	@$(ALONE) $(BIN)/pytest -n $(CRASH_JOBS) --dist load --maxschedchunk 1 $(ORDER) -m crash $(CRASHING) $(ARGS)
 
 tests: $(READY)
 	@echo "==> tests; beside them the docs and PostgreSQL 15, whose output follows"

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from tests.support import dice
-from tests.support.engine import Engine
+from tests.support.reuse import Reuse
 
 # The plugin registers itself through its entry point; an installation made before that was declared has none.
 if not entry_points(group="pytest11", name="onceward"):
@@ -32,23 +32,38 @@ LONGEST = (
     "tests/audit/test_tampering.py", "tests/cli/test_new.py", "tests/docs/test_demo.py", "tests/cli/test_db.py",
     "tests/apps/proof/test_portal.py", "tests/apps/meals/test_desk.py", "tests/web/api/test_nouns.py",
 )  # fmt: skip
-# The same for crash tests, which are handed out one by one.
-LONGEST_FAULTS = ("kills", "flows", "disk", "hunt", "clocks", "restarts", "limits", "sessions")
+# The same for crash tests, which are handed out one by one: faults, and tests by their names.
+LONGEST_FAULTS = (
+    "kills", "test_the_issuing_worker_killed_again_and_again_leaves_one_token_and_one_email_each", "poison", "disk", "hunt",
+    "step_points", "restarts", "cuts", "deploys", "clocks", "ticks", "limits", "flows", "sessions",
+    "test_five_hours_without_the_provider_and_workers_killed_in_between", "test_every_crash_point[smtp]", "storm",
+    "test_mails_by_smtp", "test_the_drill",
+)  # fmt: skip
 
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config, items):
     """Long files and long faults first; everything else stays in its random order."""
     places = {config.rootpath / name: place for place, name in enumerate(LONGEST)}
-    faults = {f"test_the_ledger_is_clean_after[{name}]": place for place, name in enumerate(LONGEST_FAULTS)}
+    faults = {
+        name if name.startswith("test_") else f"test_the_ledger_is_clean_after[{name}]": place
+        for place, name in enumerate(LONGEST_FAULTS)
+    }
     later = len(places) + len(faults)
     items.sort(key=lambda item: places.get(item.path, faults.get(item.name, later)))
 
 
+@pytest.fixture(scope="session")
+def reuse(onceward_server):
+    reuse = Reuse(onceward_server)
+    yield reuse
+    reuse.close()
+
+
 @pytest.fixture
-def db(onceward_server):
-    """The contract in SQL on a fresh database: a superuser's connection, and time that stands still."""
-    with onceward_server.cloned() as database, Engine(database) as engine:
+def db(reuse):
+    """The contract in SQL on a database as if it were fresh: a superuser's connection, and time that stands still."""
+    with reuse.engine() as engine:
         # On the connection that is there; the clock opens one of its own when a test moves it.
         engine.run("update onceward_testing.clock set pinned = statement_timestamp()")
         yield engine

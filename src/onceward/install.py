@@ -130,8 +130,11 @@ def status(conn: psycopg.Connection[tuple[object, ...]]) -> Status:
     )
 
 
-def upgrade(dsn: str) -> list[str]:
-    """Install or upgrade; returns what was applied.  Two at once apply once.  All or nothing."""
+def upgrade(dsn: str, *, days_ahead: int | None = None) -> list[str]:
+    """Install or upgrade; returns what was applied.  Two at once apply once.  All or nothing.
+
+    `days_ahead` is how many days get their partitions now; the engine's own number when it is None.
+    """
     done: list[str] = []
     # Roles are shared by the whole server and created in their own transaction: a failure there must be told apart.
     with connect(dsn, autocommit=True) as conn:
@@ -170,7 +173,10 @@ def upgrade(dsn: str) -> list[str]:
             "set digest = excluded.digest, applied_at = statement_timestamp()",
             (digest(),),
         )
-        conn.execute("select onceward.ensure_partitions()")
+        if days_ahead is None:
+            conn.execute("select onceward.ensure_partitions()")
+        else:
+            conn.execute("select onceward.ensure_partitions(%s)", (days_ahead,))
         done.append("functions, views and grants")
     return done
 

@@ -195,6 +195,7 @@ def test_roles_and_their_members_are_named(find, login):
 
 
 def test_missing_partitions_are_found(find, db):
+    db.call("ensure_partitions", days_ahead=14)
     assert find("partitions")["status"] == "ok"
     for (name,) in db.run("select relname from pg_class where relname ~ '^archive_[0-9]{8}$'"):
         db.run(f"drop table onceward.{name}")

@@ -256,6 +256,7 @@ def test_a_bad_channel_is_refused(cli, db, arguments, status, fragment):
 
 
 def test_retention_is_shown_set_and_run(cli, db):
+    db.call("ensure_partitions", days_ahead=14)
     db.done()
     assert len(cli.json("retention", "show")) == 19
     assert "archive" in cli.ok("retention", "show").out

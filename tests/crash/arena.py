@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import random
 import shutil
+import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -17,7 +18,6 @@ import psycopg
 
 from onceward import calls
 from onceward.audit import verify
-from onceward.install import upgrade
 from tests.crash.checker import check
 from tests.crash.fleet import Fleet, Life
 from tests.crash.ledger import AttemptRow, History, JobRow
@@ -27,16 +27,6 @@ from tests.support.audit import runner
 
 if TYPE_CHECKING:
     from tests.crash.server import Server
-
-TABLES = """
-create table public.effect (id bigserial primary key, token text not null, job_id uuid not null, epoch bigint not null);
-create function public.effect_and_end(p_token text, p_job_id uuid, p_epoch bigint) returns void language plpgsql as $$
-begin
-  insert into public.effect (token, job_id, epoch) values (p_token, p_job_id, p_epoch);
-  perform onceward.complete(p_job_id, p_epoch);
-end;
-$$;
-"""
 
 
 class Arena(Fleet):
@@ -48,8 +38,8 @@ class Arena(Fleet):
         self.name = name
         self.seed = seed
         self.random = random.Random(seed)
-        upgrade(self.dsn)
-        self.execute(TABLES)
+        self._asking = threading.Lock()
+        self._conn: psycopg.Connection[tuple[Any, ...]] | None = None
         self.began = time.monotonic()
         # Tasks whose jobs nobody enqueues by a call of his own: the fault that has them judges them itself.
         self.apart: list[str] = []
@@ -60,6 +50,11 @@ class Arena(Fleet):
     def __exit__(self, *unused: object) -> None:
         self.close()
 
+    def close(self) -> None:
+        super().close()
+        with self._asking:
+            self._hang_up()
+
     # ------------------------------------------------------------ the database
 
     def execute(self, statement: str, *params: Any) -> None:
@@ -69,14 +64,23 @@ class Arena(Fleet):
     def query(self, statement: str, *params: Any) -> list[tuple[Any, ...]]:
         """Through restarts of the server: asked again until it answers."""
         deadline = time.monotonic() + PATIENCE
-        while True:
-            try:
-                with psycopg.connect(self.dsn, autocommit=True, connect_timeout=10) as conn:
-                    return conn.execute(statement, params or None).fetchall()
-            except psycopg.OperationalError:
-                if time.monotonic() > deadline:
-                    raise
-                time.sleep(0.05)
+        with self._asking:
+            while True:
+                try:
+                    # Kept: who waits asks many times a second, and a new session for each question took a core of its own.
+                    if self._conn is None:
+                        self._conn = psycopg.connect(self.dsn, autocommit=True, connect_timeout=10)
+                    return self._conn.execute(statement, params or None).fetchall()
+                except psycopg.OperationalError:
+                    self._hang_up()
+                    if time.monotonic() > deadline:
+                        raise
+                    time.sleep(0.05)
+
+    def _hang_up(self) -> None:
+        if self._conn is not None:
+            self._conn.close()
+            self._conn = None
 
     def value(self, statement: str, *params: Any) -> Any:
         return self.query(statement, *params)[0][0]

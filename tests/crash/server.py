@@ -8,9 +8,23 @@ import socket
 import tempfile
 from pathlib import Path
 
+import psycopg
+
 from onceward.embedded import EmbeddedServer
+from onceward.install import upgrade
 from onceward.testing import database as testing
 from tests.crash.arena import Arena
+
+TABLES = """
+create table public.effect (id bigserial primary key, token text not null, job_id uuid not null, epoch bigint not null);
+create function public.effect_and_end(p_token text, p_job_id uuid, p_epoch bigint) returns void language plpgsql as $$
+begin
+  insert into public.effect (token, job_id, epoch) values (p_token, p_job_id, p_epoch);
+  perform onceward.complete(p_job_id, p_epoch);
+end;
+$$;
+"""
+TEMPLATE = "crash_template"
 
 
 class Server:
@@ -28,6 +42,7 @@ class Server:
         self._settings = {"max_connections": "400", "max_wal_size": "4GB", **settings}
         self.start()
         self._count = 0
+        self._has_template = False
 
     def start(self) -> None:
         """Start it, unless it runs."""
@@ -42,7 +57,14 @@ class Server:
         """A new database; its ledgers are kept in `folder`, or in one of this server's own."""
         self._count += 1
         name = f"crash_{self._count}"
-        self.embedded.create_database(name)
+        if not self._has_template:
+            # Installed once, and copied for each fault.
+            self.embedded.create_database(TEMPLATE)
+            upgrade(self.embedded.dsn(TEMPLATE))
+            with psycopg.connect(self.embedded.dsn(TEMPLATE)) as conn:
+                conn.execute(TABLES)
+            self._has_template = True
+        self.embedded.create_database(name, template=TEMPLATE)
         folder = folder or self.place / name
         folder.mkdir()
         return Arena(self, name, folder, seed)

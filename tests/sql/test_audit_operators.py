@@ -296,6 +296,7 @@ def test_a_pause_that_a_provider_asks_for_is_not_the_act_of_a_person(db):
 
 
 def test_what_retention_removes_is_in_the_log_also_when_workers_do_it(db):
+    db.call("ensure_partitions", days_ahead=14)
     old(db)
     before = last_seq(db)
     while db.call("retain_due"):

@@ -7,15 +7,26 @@ from datetime import timedelta
 import pytest
 
 from tests.support.audit import fill, kinds, seal, verified
+from tests.support.engine import Engine
 from tests.support.races import transaction
 
 
+@pytest.fixture(scope="module")
+def sixty_days(onceward_server):
+    """Partitions for the days that these tests let pass, which take most of a second."""
+    with onceward_server.cloned() as template:
+        with Engine(template) as engine:
+            engine.call("ensure_partitions", days_ahead=60)
+        yield template
+
+
 @pytest.fixture
-def db(db):
-    """Kept for 30 days, and partitions for the days that these tests let pass."""
-    db.call("ensure_partitions", days_ahead=60)
-    db.call("set_retention", kind="audit", keep="30 days")
-    return db
+def db(onceward_server, sixty_days):
+    """Kept for 30 days, at a time that stands still."""
+    with onceward_server.cloned(sixty_days) as database, Engine(database) as engine:
+        engine.clock.pin()
+        engine.call("set_retention", kind="audit", keep="30 days")
+        yield engine
 
 
 def days(db, count: int = 3) -> None:

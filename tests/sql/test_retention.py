@@ -185,6 +185,7 @@ def test_an_unknown_kind_is_refused(db):
 
 
 def test_whole_days_are_dropped(db):
+    db.call("ensure_partitions", days_ahead=14)
     db.done()
     partitions = len(days(db, "archive"))
     db.clock.advance("200 days")
@@ -424,6 +425,7 @@ def test_two_at_once_retain_once(db):
 @pytest.mark.race
 def test_a_long_reader_neither_waits_nor_makes_others_wait(db):
     """DROP would queue behind the reader, and everybody behind DROP: it gives up instead, and comes back."""
+    db.call("ensure_partitions", days_ahead=14)
     job = db.done()
     db.clock.advance("200 days")
     reader = db.connect(autocommit=False)

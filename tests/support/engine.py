@@ -89,24 +89,27 @@ class Engine:
 
     def __init__(self, database: Database) -> None:
         self.dsn = database.dsn
-        self._stack = contextlib.ExitStack()
+        self._first = contextlib.ExitStack()
+        self._stack = self._first.enter_context(contextlib.ExitStack())
         self._workers: dict[str, UUID] = {}
-        self.conn = self.connect()
+        self.first = self.conn = self._first.enter_context(self._opened(autocommit=True))
         self.clock = EngineClock(self)
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *unused: object) -> None:
+        self._first.close()
+
+    def close_others(self) -> None:
+        """Every connection but the first one."""
         self._stack.close()
 
     # ------------------------------------------------------------ connections
 
     def connect(self, *, autocommit: bool = True, role: str | None = None, tenant: str | None = None):
         """Another connection, closed at the end of the test."""
-        conn = self._stack.enter_context(
-            contextlib.closing(psycopg.connect(self.dsn, autocommit=autocommit, row_factory=namedtuple_row))
-        )
+        conn = self._stack.enter_context(self._opened(autocommit=autocommit))
         if tenant is not None:
             conn.execute("select set_config('onceward.tenant', %s, false)", [tenant])
         if role is not None:
@@ -114,6 +117,11 @@ class Engine:
         if not autocommit:
             conn.commit()
         return conn
+
+    def _opened(self, *, autocommit: bool):
+        return contextlib.closing(
+            psycopg.connect(self.dsn, autocommit=autocommit, row_factory=namedtuple_row)
+        )
 
     def on(self, conn) -> Engine:
         """The same calls on another connection."""

@@ -29,6 +29,47 @@ def test_a_clone_is_fresh_and_gone_afterwards(onceward_server):
     assert database.name not in names
 
 
+def test_a_clone_with_more_in_it_can_be_cloned(onceward_server):
+    with onceward_server.cloned() as template:
+        with psycopg.connect(template.dsn) as connection:
+            connection.execute("create table shop (id int)")
+        with onceward_server.cloned(template) as database, psycopg.connect(database.dsn) as connection:
+            connection.execute("insert into shop values (1)")
+            assert connection.execute("select count(*) from onceward.lanes").fetchone() == (1,)
+        with onceward_server.cloned(template) as database, psycopg.connect(database.dsn) as connection:
+            assert connection.execute("select count(*) from shop").fetchone() == (0,)
+
+
+def test_a_clone_has_partitions_for_today_and_workers_add_none(onceward_server):
+    """Days are most of the files of a database, and a clone is a copy of files."""
+    with onceward_server.cloned() as database, psycopg.connect(database.dsn) as connection:
+        names = [
+            name
+            for (name,) in connection.execute(
+                "select c.relname from pg_inherits as i join pg_class as c on c.oid = i.inhrelid "
+                " where i.inhparent = 'onceward.archive_private'::regclass order by 1"
+            )
+        ]
+        assert connection.execute("select onceward.ensure_partitions()").fetchone() == (0,)
+        today = connection.execute("select to_char(now() at time zone 'UTC', 'YYYYMMDD')").fetchone()
+    # Yesterday, today and tomorrow, and the default one.
+    assert len(names) == 4
+    assert names[1] == f"archive_{today[0]}"
+
+
+def test_a_clock_far_beyond_the_partitions_leaves_nothing_behind(onceward_server):
+    """Ids keep the machine's time; what has a time of its own goes to a default partition."""
+    with onceward_server.cloned() as database, psycopg.connect(database.dsn, autocommit=True) as connection:
+        database.clock.advance("40 days")
+        connection.execute("select onceward.pause_lane('default', 'a test')")
+
+        found = connection.execute(
+            "select count(*), min(at) > now() + interval '39 days' from onceward.audit_log"
+        )
+        assert found.fetchone() == (1, True)
+        assert connection.execute("select count(*) from onceward.audit_default").fetchone() == (1,)
+
+
 def test_a_clone_is_dropped_although_somebody_is_still_connected(onceward_server):
     with onceward_server.cloned() as database:
         connection = psycopg.connect(database.dsn)

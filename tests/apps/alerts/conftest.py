@@ -4,6 +4,7 @@ from datetime import UTC, datetime
 
 import pytest
 
+from onceward_apps.alerts import store
 from tests.apps.alerts.place import Place
 from tests.web.conftest import chromium
 
@@ -11,6 +12,20 @@ __all__ = ["chromium"]
 
 # Friday evening in California, Saturday noon in New Zealand.
 EVENING = datetime(2026, 2, 7, 1, 32, tzinfo=UTC)
+
+
+@pytest.fixture(scope="session")
+def alerts_template(onceward_server):
+    """The schema, installed once."""
+    with onceward_server.cloned() as template:
+        store.install(template.dsn)
+        yield template
+
+
+@pytest.fixture
+def onceward_database(onceward_server, alerts_template):
+    with onceward_server.cloned(alerts_template) as database:
+        yield database.dsn
 
 
 @pytest.fixture

@@ -16,6 +16,13 @@ from tests.apps.alerts.place import Place
 pytestmark = pytest.mark.slow
 
 
+@pytest.fixture
+def onceward_database(onceward_server):
+    """Without the schema."""
+    with onceward_server.cloned() as database:
+        yield database.dsn
+
+
 def run(kit, *arguments: str, status: int = 0) -> str:
     done = subprocess.run(
         [sys.executable, "-m", "onceward_apps.alerts", *arguments],

@@ -2,7 +2,16 @@
 
 from __future__ import annotations
 
+import pytest
+
 from onceward_apps.kit import schema
+
+
+@pytest.fixture
+def onceward_database(onceward_server):
+    """Without the schema."""
+    with onceward_server.cloned() as database:
+        yield database.dsn
 
 
 def test_installing_twice_changes_nothing(onceward_kit):

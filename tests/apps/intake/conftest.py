@@ -19,18 +19,15 @@ __all__ = ["chromium"]
 @pytest.fixture(scope="session")
 def intake_template(onceward_server):
     """The schema, installed once."""
-    template = onceward_server.create("intake", template=onceward_server.template.name)
-    store.install(template.dsn)
-    yield template
-    onceward_server.drop(template)
+    with onceward_server.cloned() as template:
+        store.install(template.dsn)
+        yield template
 
 
 @pytest.fixture
 def intake_database(onceward_server, intake_template):
-    onceward_server._count += 1
-    database = onceward_server.create(str(onceward_server._count), template=intake_template.name)
-    yield database
-    onceward_server.drop(database)
+    with onceward_server.cloned(intake_template) as database:
+        yield database
 
 
 @pytest.fixture

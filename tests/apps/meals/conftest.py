@@ -9,6 +9,7 @@ import pytest
 import structlog
 
 from onceward.web import WebSettings
+from onceward_apps.kit import schema
 from onceward_apps.meals.section import section
 from tests.apps.meals.place import Place
 from tests.deliveries.sinks import HttpSink, MailSink
@@ -29,6 +30,20 @@ def chat_sink():
     with HttpSink() as sink:
         sink.reply = {"ok": True, "result": {"message_id": 7}}
         yield sink
+
+
+@pytest.fixture(scope="session")
+def meals_template(onceward_server):
+    """The schema, installed once."""
+    with onceward_server.cloned() as template:
+        schema.install(template.dsn, "meals", "meals")
+        yield template
+
+
+@pytest.fixture
+def onceward_database(onceward_server, meals_template):
+    with onceward_server.cloned(meals_template) as database:
+        yield database.dsn
 
 
 @pytest.fixture

@@ -11,6 +11,13 @@ import pytest
 pytestmark = pytest.mark.slow
 
 
+@pytest.fixture
+def onceward_database(onceward_server):
+    """Without the schema."""
+    with onceward_server.cloned() as database:
+        yield database.dsn
+
+
 def run(*arguments: str, **environment: str) -> str:
     done = subprocess.run(
         [sys.executable, "-m", *arguments],

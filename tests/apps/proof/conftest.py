@@ -18,19 +18,16 @@ __all__ = ["chromium"]
 @pytest.fixture(scope="session")
 def proof_template(onceward_server):
     """The schema and the sample data, installed once."""
-    template = onceward_server.create("proof", template=onceward_server.template.name)
-    store.install(template.dsn)
-    load(template.dsn)
-    yield template
-    onceward_server.drop(template)
+    with onceward_server.cloned() as template:
+        store.install(template.dsn)
+        load(template.dsn)
+        yield template
 
 
 @pytest.fixture
 def database(onceward_server, proof_template):
-    onceward_server._count += 1
-    database = onceward_server.create(str(onceward_server._count), template=proof_template.name)
-    yield database
-    onceward_server.drop(database)
+    with onceward_server.cloned(proof_template) as database:
+        yield database
 
 
 @pytest.fixture

@@ -1,11 +1,9 @@
 from __future__ import annotations
 
 import json
-import secrets
 
 import pytest
 
-from onceward_apps.alerts import store
 from tests.apps.alerts.place import NORTH
 from tests.apps.alerts.sync.shop import COLUMNS, Shop
 
@@ -104,22 +102,6 @@ class Syncs:
     def versions(self):
         """The physical rows: a row that was written anew, even with the same values, is another one."""
         return self.place.rows("select order_id, ctid::text, xmin::text from alerts.orders order by 1")
-
-
-@pytest.fixture(scope="session")
-def alerts_template(onceward_server):
-    """The schema, installed once."""
-    template = onceward_server.clone()
-    store.install(template.dsn)
-    yield template
-    onceward_server.drop(template)
-
-
-@pytest.fixture
-def onceward_database(onceward_server, alerts_template):
-    database = onceward_server.create(f"sync_{secrets.token_hex(4)}", template=alerts_template.name)
-    yield database.dsn
-    onceward_server.drop(database)
 
 
 @pytest.fixture
