@@ -2190,7 +2190,7 @@ create function onceward.give_back(p_uses jsonb)
 create function onceward.give_place(p_job onceward.job_private)
   returns void language plpgsql volatile set search_path=pg_catalog, pg_temp;
 create function onceward.go_on(p_job_ids uuid[])
-  returns integer language plpgsql volatile set search_path=pg_catalog, pg_temp;
+  returns integer language plpgsql volatile set enable_bitmapscan=on set enable_hashjoin=off set enable_indexscan=off set enable_mergejoin=off set enable_nestloop=on set enable_seqscan=off set jit=off set search_path=pg_catalog, pg_temp;
 create function onceward.has_channel(p_alert_id uuid)
   returns boolean language sql stable security definer set search_path=pg_catalog, pg_temp;
 create function onceward.has_lines(p_lane text)

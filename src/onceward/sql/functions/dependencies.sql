@@ -221,6 +221,15 @@ create or replace function onceward.go_on(p_job_ids uuid[])
   returns integer
   language plpgsql
   set search_path = pg_catalog, pg_temp
+  -- Each by its id: with the statistics of an empty table, a plain index scan would be taken through all jobs; a bitmap scan
+  -- has to name what it looks for.
+  set enable_seqscan = off
+  set enable_hashjoin = off
+  set enable_mergejoin = off
+  set enable_indexscan = off
+  set enable_bitmapscan = on
+  set enable_nestloop = on
+  set jit = off
 as $$
 declare
   v_now   timestamptz := onceward.now();
