@@ -2007,17 +2007,17 @@ create function onceward.check_zone(p_zone text)
   returns void language plpgsql stable set search_path=pg_catalog, pg_temp;
 create function onceward.claim(p_worker_id uuid, p_lanes text[] DEFAULT ARRAY['default'::text], p_max integer DEFAULT 1)
   returns TABLE(job_id uuid, epoch bigint, task text, payload jsonb, lane text, priority smallint, ready_seq bigint, attempt integer, max_attempts integer, tenant text, timeout interval, headers jsonb, key text, line text) language plpgsql volatile security definer set search_path=pg_catalog, pg_temp;
+create function onceward.claim_audited(p_turns boolean, p_worker_id uuid, p_lane text, p_max integer, p_start integer, p_floors jsonb, p_lines jsonb, p_overdue timestamp with time zone)
+  returns SETOF onceward.claimed language sql volatile set search_path=pg_catalog, pg_temp;
 create function onceward.claim_lane(p_worker_id uuid, p_lane text, p_line text, p_max integer, p_floors jsonb, p_overdue timestamp with time zone)
   returns SETOF onceward.claimed language plpgsql volatile set enable_bitmapscan=off set enable_hashjoin=off set enable_indexscan=on set enable_mergejoin=off set enable_nestloop=on set enable_seqscan=off set enable_sort=off set enable_tidscan=on set jit=off set plan_cache_mode=force_generic_plan set search_path=pg_catalog, pg_temp;
 create function onceward.claim_lanes(p_worker_id uuid, p_lanes text[], p_max integer)
   returns SETOF onceward.claimed language plpgsql volatile set search_path=pg_catalog, pg_temp;
-create function onceward.claim_limited(p_worker_id uuid, p_lane text, p_line text, p_max integer, p_uses jsonb, p_floors jsonb)
+create function onceward.claim_named(p_worker_id uuid, p_lane text, p_line text, p_max integer, p_uses jsonb, p_limits onceward.limit_private[], p_weights jsonb)
   returns SETOF onceward.claimed language plpgsql volatile set search_path=pg_catalog, pg_temp;
 create function onceward.claim_overdue(p_worker_id uuid, p_lane text, p_line text, p_max integer, p_overdue timestamp with time zone, p_high smallint)
   returns SETOF onceward.claimed language plpgsql volatile set search_path=pg_catalog, pg_temp;
 create function onceward.claim_shares(p_worker_id uuid, p_lane text, p_max integer, p_start integer, p_floors jsonb, p_lines jsonb, p_overdue timestamp with time zone)
-  returns SETOF onceward.claimed language plpgsql volatile set search_path=pg_catalog, pg_temp;
-create function onceward.claim_turns(p_audit boolean, p_worker_id uuid, p_lane text, p_max integer, p_start integer, p_floors jsonb, p_lines jsonb, p_overdue timestamp with time zone)
   returns SETOF onceward.claimed language plpgsql volatile set search_path=pg_catalog, pg_temp;
 create function onceward.claim_weighed(p_worker_id uuid, p_lane text, p_line text, p_max integer, p_weights jsonb)
   returns SETOF onceward.claimed language plpgsql volatile set enable_bitmapscan=off set enable_hashjoin=off set enable_mergejoin=off set enable_seqscan=off set jit=off set plan_cache_mode=force_generic_plan set search_path=pg_catalog, pg_temp;
@@ -2493,6 +2493,8 @@ create function onceward.revoke_token(p_id uuid)
   returns boolean language plpgsql volatile security definer set search_path=pg_catalog, pg_temp;
 create function onceward.room_for(p_uses jsonb, OUT wait interval, OUT allowance interval, OUT reason text)
   returns record language plpgsql stable set search_path=pg_catalog, pg_temp;
+create function onceward.room_in(p_uses jsonb, p_max integer, OUT most integer, OUT named boolean, OUT limits onceward.limit_private[], OUT weights jsonb)
+  returns record language plpgsql volatile set search_path=pg_catalog, pg_temp;
 create function onceward.room_of(p_limit onceward.limit_private, p_bucket onceward.bucket_private, p_weight double precision, OUT most integer, OUT weight double precision, OUT wait interval, OUT reason text)
   returns record language plpgsql stable set search_path=pg_catalog, pg_temp;
 create function onceward.run_check(p_run_id uuid)

@@ -132,69 +132,67 @@ as $$
    where b.limit_name = p_limit.name and b.key = p_key
 $$;
 
--- Claim from a line whose jobs use limits (p_uses: those of the first of them): as many as all of these have room for, in
--- order.  One write per bucket.
-create or replace function onceward.claim_limited(
-  p_worker_id uuid, p_lane text, p_line text, p_max integer, p_uses jsonb, p_floors jsonb
+-- Lock the buckets of a line whose jobs use limits (p_uses: those of the first of them), and say how many of p_max they have
+-- room for.  named: whether it matters which jobs are claimed, and not only how many; weights: what is left of each, then.
+create or replace function onceward.room_in(
+  p_uses jsonb, p_max integer, out most integer, out named boolean, out limits onceward.limit_private[], out weights jsonb
 )
-  returns setof onceward.claimed
   language plpgsql
   set search_path = pg_catalog, pg_temp
 as $$
 declare
-  v_use     record;
-  v_limit   onceward.limit_private;
-  v_bucket  onceward.bucket_private;
-  v_limits  onceward.limit_private[] := '{}';
-  v_found   record;
-  v_most    integer := p_max;
-  v_weights jsonb;
-  v_jobs    onceward.claimed[];
-  v_count   integer;
-  -- Whether it matters which jobs are claimed, and not only how many.
-  v_named   boolean := false;
+  v_use    record;
+  v_limit  onceward.limit_private;
+  v_bucket onceward.bucket_private;
+  v_found  record;
 begin
-  if p_uses is null then
-    -- Nobody stood there a moment ago; whoever does by now has limits that nobody has looked at.
-    return;
-  end if;
+  -- Nobody stood there a moment ago; whoever does by now has limits that nobody has looked at.
+  most := case when p_uses is null then 0 else p_max end;
+  named := false;
+  limits := '{}';
   for v_use in select u.name, u.key, u.weight from onceward.uses_in(p_uses) as u loop
     select * into v_limit from onceward.limit_private as l where l.name = v_use.name;
     -- Dropped: it holds nobody back.
     continue when not found;
     v_bucket := onceward.try_bucket(v_use.name, v_use.key);
     if v_bucket.limit_name is null then
+      most := 0;
       return;
     end if;
     v_found := onceward.room_of(v_limit, v_bucket, v_use.weight);
-    v_most := least(v_most, v_found.most);
-    if v_most < 1 then
+    most := least(most, v_found.most);
+    if most < 1 then
       return;
     end if;
-    v_limits := v_limits || v_limit;
+    limits := limits || v_limit;
     if v_limit.weight is not null then
-      v_weights := coalesce(v_weights, '{}') || jsonb_build_object(v_use.name, v_found.weight);
+      weights := coalesce(weights, '{}') || jsonb_build_object(v_use.name, v_found.weight);
     end if;
-    v_named := v_named or v_limit.weight is not null or v_limit.slots is not null or v_bucket.paused_until is not null;
+    named := named or v_limit.weight is not null or v_limit.slots is not null or v_bucket.paused_until is not null;
   end loop;
+end;
+$$;
 
-  if not v_named then
-    return query select * from onceward.claim_lane(p_worker_id, p_lane, p_line, v_most, p_floors, null);
-    get diagnostics v_count = row_count;
-    if v_count > 0 then
-      perform onceward.take(l, u.key, v_count, 0, null, null)
-         from unnest(v_limits) as l join onceward.uses_in(p_uses) as u on u.name = l.name;
-    end if;
-    return;
-  end if;
-
-  v_jobs := case when v_weights is null
-                 then array(select j from onceward.claim_lane(p_worker_id, p_lane, p_line, v_most, null, null) as j)
-                 else array(select j from onceward.claim_weighed(p_worker_id, p_lane, p_line, v_most, v_weights) as j) end;
+-- Claim jobs for which room_in has found room, where it matters which, in order.  One write per bucket.
+create or replace function onceward.claim_named(
+  p_worker_id uuid, p_lane text, p_line text, p_max integer, p_uses jsonb, p_limits onceward.limit_private[], p_weights jsonb
+)
+  returns setof onceward.claimed
+  language plpgsql
+  set search_path = pg_catalog, pg_temp
+as $$
+declare
+  v_use   record;
+  v_limit onceward.limit_private;
+  v_jobs  onceward.claimed[];
+begin
+  v_jobs := case when p_weights is null
+                 then array(select j from onceward.claim_lane(p_worker_id, p_lane, p_line, p_max, null, null) as j)
+                 else array(select j from onceward.claim_weighed(p_worker_id, p_lane, p_line, p_max, p_weights) as j) end;
   if cardinality(v_jobs) = 0 then
     return;
   end if;
-  foreach v_limit in array v_limits loop
+  foreach v_limit in array p_limits loop
     select u.key into v_use from onceward.uses_in(p_uses) as u where u.name = v_limit.name;
     perform onceward.take(v_limit, v_use.key, cardinality(v_jobs),
       case when v_limit.weight is null then 0

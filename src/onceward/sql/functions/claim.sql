@@ -188,6 +188,8 @@ declare
   v_left  integer := p_max;
   v_most  integer;
   v_turns jsonb;
+  v_lined boolean;
+  v_after jsonb;
   v_lane  record;
   v_job   onceward.claimed;
 begin
@@ -203,27 +205,28 @@ begin
       v_most := coalesce(onceward.lane_room(v_lane.name, v_left), 0);
       continue when v_most <= 0;
     end if;
-    if v_lane.audited or onceward.has_lines(v_lane.name) then
+    v_lined := onceward.has_lines(v_lane.name);
+    if v_lined then
       v_turns := coalesce(v_turns, (select coalesce(w.turns, '{}') from onceward.worker_private as w where w.id = p_worker_id));
-      for v_job in
-        select * from onceward.claim_turns(v_lane.audited, p_worker_id, v_lane.name, v_most, v_most, null,
-                                           jsonb_build_object('after', v_turns -> v_lane.name), v_lane.overdue)
-      loop
-        if v_job.outcome = 'line' then
-          v_turns := v_turns || jsonb_build_object(v_lane.name, v_job.line);
-        else
-          v_left := v_left - 1;
-          return next v_job;
-        end if;
-      end loop;
-    else
-      for v_job in
-        select * from onceward.claim_lane(p_worker_id, v_lane.name, '', v_most, null, v_lane.overdue)
-      loop
+      v_after := jsonb_build_object('after', v_turns -> v_lane.name);
+    end if;
+    for v_job in
+      select * from onceward.claim_audited(v_lined, p_worker_id, v_lane.name, v_most, v_most, null, v_after, v_lane.overdue)
+       where v_lane.audited
+      union all
+      select * from onceward.claim_shares(p_worker_id, v_lane.name, v_most, v_most, null, v_after, v_lane.overdue)
+       where v_lined and not v_lane.audited
+      union all
+      select * from onceward.claim_lane(p_worker_id, v_lane.name, '', v_most, null, v_lane.overdue)
+       where not v_lined and not v_lane.audited
+    loop
+      if v_job.outcome = 'line' then
+        v_turns := v_turns || jsonb_build_object(v_lane.name, v_job.line);
+      else
         v_left := v_left - 1;
         return next v_job;
-      end loop;
-    end if;
+      end if;
+    end loop;
   end loop;
   if v_turns is not null then
     update onceward.worker_private as w

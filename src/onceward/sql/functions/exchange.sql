@@ -82,8 +82,7 @@ begin
       v_asleep := v_lane.asleep_until;
       v_most := least(p_max - v_count, v_lane.most, case when v_lane.max_running is not null then coalesce(p_start, p_max) - v_count end);
       continue when v_most <= 0;
-      v_turns := v_lane.audited or case when v_lane.floors is null then onceward.has_lines(v_lane.name)
-                                        else coalesce(p_lines ? v_lane.name, false) end;
+      v_turns := case when v_lane.floors is null then onceward.has_lines(v_lane.name) else coalesce(p_lines ? v_lane.name, false) end;
       if v_places and (v_turns or v_lane.max_running is not null) then
         -- Before the locks of a cap or of limits are taken: see the order of locks.
         perform onceward.let_in(v_end.tenants, v_end.keys);
@@ -99,24 +98,29 @@ begin
           continue;
         end if;
       end if;
-      if v_turns then
+      if v_lane.audited then
         return query
-          select case j.outcome when 'line' then 'lines' else 'claimed' end, j.job_id, j.epoch, j.task, j.payload, j.lane, j.priority,
+          select case j.outcome when 'line' then 'lines' else j.outcome end, j.job_id, j.epoch, j.task, j.payload, j.lane, j.priority,
                  j.ready_seq, j.attempt, j.max_attempts, j.tenant, j.timeout, j.headers, j.key, j.line
-            from onceward.claim_turns(v_lane.audited, p_worker_id, v_lane.name, v_most,
-                                      coalesce(p_start, p_max) - v_count, v_lane.floors, p_lines -> v_lane.name,
-                                      v_lane.overdue) as j;
-        get diagnostics v_got = row_count;
-        v_got := v_got - 1;
+            from onceward.claim_audited(v_turns, p_worker_id, v_lane.name, v_most, coalesce(p_start, p_max) - v_count, v_lane.floors,
+                                        p_lines -> v_lane.name, v_lane.overdue) as j;
+      elsif v_turns then
+        return query
+          select case j.outcome when 'line' then 'lines' else j.outcome end, j.job_id, j.epoch, j.task, j.payload, j.lane, j.priority,
+                 j.ready_seq, j.attempt, j.max_attempts, j.tenant, j.timeout, j.headers, j.key, j.line
+            from onceward.claim_shares(p_worker_id, v_lane.name, v_most, coalesce(p_start, p_max) - v_count, v_lane.floors,
+                                       p_lines -> v_lane.name, v_lane.overdue) as j;
       else
         return query
           select j.outcome, j.job_id, j.epoch, j.task, j.payload, j.lane, j.priority, j.ready_seq, j.attempt,
                  j.max_attempts, j.tenant, j.timeout, j.headers, j.key, j.line
             from onceward.claim_lane(p_worker_id, v_lane.name, '', v_most, v_lane.floors, v_lane.overdue) as j;
-        get diagnostics v_got = row_count;
-        if v_places and v_got < v_most and v_lane.most >= p_max then
-          v_open := v_open || v_lane.name;
-        end if;
+      end if;
+      get diagnostics v_got = row_count;
+      -- The row that says where the turn is.
+      v_got := v_got - v_turns::integer;
+      if v_places and not v_turns and not v_lane.audited and v_got < v_most and v_lane.most >= p_max then
+        v_open := v_open || v_lane.name;
       end if;
       v_count := v_count + v_got;
     end loop;

@@ -189,8 +189,20 @@ begin
         v_quota := least(v_quota, v_start);
         continue when v_quota <= 0;
         v_uses := onceward.uses_of_line(p_lane, v_lines[i], v_known -> v_lines[i]);
-        return query select * from onceward.claim_limited(p_worker_id, p_lane, v_lines[i], v_quota, v_uses, v_known -> v_lines[i]);
-        get diagnostics v_got = row_count;
+        v_room := onceward.room_in(v_uses, v_quota);
+        if v_room.most < 1 then
+          v_got := 0;
+        elsif v_room.named then
+          return query select * from onceward.claim_named(p_worker_id, p_lane, v_lines[i], v_room.most, v_uses, v_room.limits, v_room.weights);
+          get diagnostics v_got = row_count;
+        else
+          return query select * from onceward.claim_lane(p_worker_id, p_lane, v_lines[i], v_room.most, v_known -> v_lines[i], null);
+          get diagnostics v_got = row_count;
+          if v_got > 0 then
+            perform onceward.take(l, u.key, v_got, 0, null, null)
+               from unnest(v_room.limits) as l join onceward.uses_in(v_uses) as u on u.name = l.name;
+          end if;
+        end if;
         v_start := v_start - v_got;
         if v_got between 1 and v_quota - 1 then
           -- The next one may want another weight.
@@ -223,9 +235,10 @@ begin
 end;
 $$;
 
--- claim_shares, with an entry in the audit log per tenant for lanes that want every transition there.
-create or replace function onceward.claim_turns(
-  p_audit     boolean,
+-- Claim from a lane that wants every transition in the audit log, with an entry there for each tenant.  p_turns: from its lines,
+-- as claim_shares does; else from the main line, which is all that there is.
+create or replace function onceward.claim_audited(
+  p_turns     boolean,
   p_worker_id uuid,
   p_lane      text,
   p_max       integer,
@@ -235,27 +248,22 @@ create or replace function onceward.claim_turns(
   p_overdue   timestamptz
 )
   returns setof onceward.claimed
-  language plpgsql
+  language sql volatile
   set search_path = pg_catalog, pg_temp
 as $$
-begin
-  if not p_audit then
-    return query select * from onceward.claim_shares(p_worker_id, p_lane, p_max, p_start, p_floors, p_lines, p_overdue);
-    return;
-  end if;
-  return query
-    with claimed as materialized (
-      select * from onceward.claim_shares(p_worker_id, p_lane, p_max, p_start, p_floors, p_lines, p_overdue)
-    ), noted as (
-      insert into onceward.audit_private (at, kind, source, actor, role, tenant, jobs, before, after, meta)
-      select onceward.now(), 'job.claimed', 'engine', onceward.actor(), onceward.caller(), c.tenant, array_agg(c.job_id),
-             '{"state": "ready"}', '{"state": "running"}', jsonb_build_object('lane', p_lane, 'worker', p_worker_id)
-        from claimed as c
-       where c.outcome = 'claimed'
-       group by c.tenant
-    )
-    select * from claimed;
-end;
+  with claimed as materialized (
+    select * from onceward.claim_shares(p_worker_id, p_lane, p_max, p_start, p_floors, p_lines, p_overdue) where p_turns
+    union all
+    select * from onceward.claim_lane(p_worker_id, p_lane, '', p_max, p_floors, p_overdue) where not p_turns
+  ), noted as (
+    insert into onceward.audit_private (at, kind, source, actor, role, tenant, jobs, before, after, meta)
+    select onceward.now(), 'job.claimed', 'engine', onceward.actor(), onceward.caller(), c.tenant, array_agg(c.job_id),
+           '{"state": "ready"}', '{"state": "running"}', jsonb_build_object('lane', p_lane, 'worker', p_worker_id)
+      from claimed as c
+     where c.outcome = 'claimed'
+     group by c.tenant
+  )
+  select * from claimed
 $$;
 
 create or replace function onceward.set_share(p_lane text, p_tenant text, p_share integer)
