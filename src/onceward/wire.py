@@ -12,7 +12,7 @@ import contextlib
 import select
 from collections.abc import Generator, Sequence
 from functools import cached_property
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import psycopg
 from psycopg import pq
@@ -143,27 +143,42 @@ def fetch(connection: WiredConnection, call: Call[Any]) -> Sequence[Row]:
             else:
                 connection.poll.poll()
     except BaseException:
-        if _is_under_way(connection):
+        if is_under_way(connection):
             with contextlib.suppress(psycopg.Error):
                 connection.cancel_safe(timeout=CANCEL_TIMEOUT)
             connection.close()
         raise
 
 
-async def fetch_async(connection: WiredAsyncConnection, call: Call[Any]) -> Sequence[Row]:
+class Begun(NamedTuple):
+    """A call that was sent, and waits for its answer, or (also_writable) to send the rest."""
+
+    talk: Talk
+    also_writable: bool
+
+
+def begin(connection: WiredAsyncConnection, call: Call[Any]) -> Begun:
+    """Send a call now; fetch_async, called with this, waits for the answer."""
+    talk = connection.wire.talk(call)
+    return Begun(talk, next(talk))
+
+
+async def fetch_async(
+    connection: WiredAsyncConnection, call: Call[Any], begun: Begun | None = None
+) -> Sequence[Row]:
     loop = asyncio.get_running_loop()
     socket = connection.fileno()
-    talk = connection.wire.talk(call)
     try:
+        talk, also_writable = begun or begin(connection, call)
         while True:
+            await _ready(loop, socket, also_writable=also_writable)
             try:
                 also_writable = next(talk)
             except StopIteration as end:
                 rows: Sequence[Row] = end.value
                 return rows
-            await _ready(loop, socket, also_writable=also_writable)
     except BaseException:
-        if _is_under_way(connection):
+        if is_under_way(connection):
             with contextlib.suppress(psycopg.Error):
                 await connection.cancel_safe(timeout=CANCEL_TIMEOUT)
             await connection.close()
@@ -188,6 +203,6 @@ async def _ready(loop: asyncio.AbstractEventLoop, socket: int, *, also_writable:
             loop.remove_writer(socket)
 
 
-def _is_under_way(connection: psycopg.Connection[Any] | psycopg.AsyncConnection[Any]) -> bool:
+def is_under_way(connection: psycopg.Connection[Any] | psycopg.AsyncConnection[Any]) -> bool:
     """Whether the caller gave up in the middle of a call: what comes now would be taken for the next one's answer."""
     return connection.pgconn.transaction_status == pq.TransactionStatus.ACTIVE

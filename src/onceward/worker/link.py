@@ -49,8 +49,28 @@ class Link:
     def _user(self) -> str | None:
         return self._conn.info.user if self._conn is not None and not self._conn.closed else None
 
-    async def run(self, call: Call[T]) -> T:
-        """Raises the Onceward error, or whatever the driver raised; then the connection is gone."""
+    def send(self, call: Call[Any]) -> wire.Begun | None:
+        """Send a call before the task has begun that will `run` it, so that the database works meanwhile.
+
+        None: nothing was sent, or the connection is lost by that; `run` sees to both.
+        """
+        conn = self._conn
+        if conn is None or conn.closed or wire.is_under_way(conn):
+            return None
+        # Whoever watches the socket would read the answer.
+        self._unwatch()
+        try:
+            return wire.begin(conn, call)
+        except psycopg.Error:
+            if wire.is_under_way(conn):
+                self.cut_off()
+            return None
+
+    async def run(self, call: Call[T], begun: wire.Begun | None = None) -> T:
+        """Raises the Onceward error, or whatever the driver raised; then the connection is gone.
+
+        `begun`: what `send` said of this call.
+        """
         began = time.monotonic()
         # Not by cancelling: the driver would first ask the server, which does not answer, to end the call.
         timer = asyncio.get_running_loop().call_later(DEADLINE, self.cut_off)
@@ -59,7 +79,8 @@ class Link:
             conn = self._conn
             if conn is None or conn.closed:
                 conn = await self._open()
-            rows = await wire.fetch_async(conn, call)
+                begun = None
+            rows = await wire.fetch_async(conn, call, begun)
         except BaseException as error:
             ours = from_database(error) or not_allowed(error, call.sql, user=self._user, role=WORKER)
             if ours is not None:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Coroutine
+from typing import TYPE_CHECKING, Any
 
 from onceward import logs
 from onceward.errors import is_busy, is_connection_trouble
@@ -45,7 +45,7 @@ class Links:
 
     def begin(self, action: Action) -> None:
         link = self._free.pop()
-        task = asyncio.get_running_loop().create_task(self._guarded(action, link))
+        task = asyncio.get_running_loop().create_task(self._guarded(action(link), link))
         self._tasks.add(task)
 
         def ended(task: asyncio.Task[None]) -> None:
@@ -72,15 +72,16 @@ class Links:
         for link in self._links:
             await link.close()
 
-    async def _guarded(self, action: Action | None, link: Link) -> None:
+    async def _guarded(self, work: Coroutine[Any, Any, None] | None, link: Link) -> None:
         try:
-            while action is not None:
-                await action(link)
+            while work is not None:
+                await work
                 if link.in_trouble:
                     link.in_trouble = False
                     log.info("connection_restored", worker=str(self._worker.id))
                 # The only link goes on at once: what it has brought runs while the database does the next thing.
                 action = self._worker.following() if self.is_single else None
+                work = None if action is None else action(link)
         except asyncio.CancelledError:
             raise
         except Exception as error:

@@ -199,10 +199,17 @@ class Worker:
             if what == "returned":
                 self._claims.look_back()
             self._exchanges.noticed = True
-            self.wake()
+            self._exchanges.wanted = True
             if self._rests and self._lost is None:
-                # At once: the coordinator's own turn comes a round of the loop later.
-                self._begin_next(time.monotonic())
+                self._claim_at_once(time.monotonic())
+            self._wake.set()
+
+    def _claim_at_once(self, now: float) -> None:
+        """What the coordinator would do, a round of the loop later."""
+        if self._links.is_one_free and not self._exchanges.adoption_is_due(now):
+            action = self._wish_exchange(now)
+            if action is not None:
+                self._links.begin(action)
 
     async def _register(self) -> None:
         self.id = await self._registration.register(
@@ -244,7 +251,9 @@ class Worker:
             if self._lost is not None:
                 await self._start_anew()
                 continue
-            if self._begin_next(now):
+            action = self._next_action(now) if self._links.is_one_free else None
+            if action is not None:
+                self._links.begin(action)
                 continue
             if self._is_over():
                 return
@@ -255,12 +264,6 @@ class Worker:
             finally:
                 self._rests = False
             timer.cancel()
-
-    def _begin_next(self, now: float) -> bool:
-        action = self._next_action(now) if self._links.is_one_free else None
-        if action is not None:
-            self._links.begin(action)
-        return action is not None
 
     def _next_action(self, now: float) -> Action | None:
         if self._exchanges.adoption_is_due(now) and not self.is_draining:
