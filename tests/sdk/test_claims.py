@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 
-from onceward.worker.claims import SWEEP_SECONDS, Claims
+from onceward.worker.claims import SHORTEST, SWEEP_SECONDS, Claims
 
 
 def claims_after(*, took: float) -> Claims:
@@ -87,3 +87,35 @@ def test_floors_of_lines_with_limits_are_kept_though_the_main_line_is_empty():
 
     assert claims.floors(time.monotonic()) == {"default": {}}
     assert claims.lines() == {"default": {"after": "\x1fapi", "floors": {"\x1fapi": {0: 70}}}}
+
+
+def test_a_claim_that_found_a_limit_in_use_says_nothing_about_how_much_there_is():
+    claims = claims_after(took=0.001)
+    busy = ("lines", None, None, None, '{"busy": true, "next_in": 0.005}', "default", *[None] * 8, "\x1fapi")
+
+    claims.learned([busy], asked=5, swept=False, took=0.001)
+    now = time.monotonic()
+    assert claims.hungry
+    # Alone, it is tried again a moment later, and not as fast as can be.
+    assert not claims.is_hungry(now)
+    assert claims.is_hungry(now + SHORTEST)
+    assert claims.next_poll <= now + SHORTEST
+
+
+def test_a_claim_that_found_nothing_says_that_there_is_no_more():
+    claims = claims_after(took=0.001)
+    empty = ("lines", None, None, None, "{}", "default", *[None] * 8, "\x1fapi")
+
+    claims.learned([empty], asked=5, swept=False, took=0.001)
+    assert not claims.hungry
+
+
+def test_lines_have_floors_of_their_own_and_leave_that_of_the_main_line():
+    claims = claims_after(took=0.001)
+    of_line = ("claimed", "id", 1, "task", "{}", "default", 0, 90, 1, 8, "default", None, None, None, "acme")
+    turn = ("lines", None, None, None, "{}", "default", *[None] * 8, "acme")
+
+    claims.learned([of_line, (*of_line[:7], 91, *of_line[8:]), turn], asked=2, swept=False, took=0.001)
+
+    assert claims.floors(time.monotonic()) == {"default": {0: 70}}
+    assert claims.lines() == {"default": {"after": "acme", "floors": {"acme": {0: 91}}}}

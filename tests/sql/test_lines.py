@@ -296,3 +296,19 @@ def test_a_share_that_makes_no_sense_is_refused(db):
         db.call("set_share", lane="nope", tenant="a", share=1)
     with db.refused("OW008", "tenant must be"):
         db.call("set_share", lane="default", tenant="*", share=1)
+
+
+def test_a_worker_hears_that_somebody_else_is_taking_from_the_limit(db):
+    db.answer("set_limit", name="api", requests=1000, burst=100)
+    db.enqueue_many("ocr", [{}] * 5, uses=Jsonb([{"limit": "api"}]))
+    other = db.on(db.connect(autocommit=False))
+    assert len(claimed(other.exchange(worker="b", lanes=["default"], max=2))) == 2
+
+    rows = db.exchange(lanes=["default"], max=10)
+    (told,) = [row.payload for row in rows if row.outcome == "lines"]
+    assert (claimed(rows), told["busy"], told["next_in"]) == ([], True, 0.005)
+
+    other.conn.commit()
+    rows = db.exchange(lanes=["default"], max=10)
+    (told,) = [row.payload for row in rows if row.outcome == "lines"]
+    assert (len(claimed(rows)), "busy" in told) == (3, False)

@@ -2493,7 +2493,7 @@ create function onceward.revoke_token(p_id uuid)
   returns boolean language plpgsql volatile security definer set search_path=pg_catalog, pg_temp;
 create function onceward.room_for(p_uses jsonb, OUT wait interval, OUT allowance interval, OUT reason text)
   returns record language plpgsql stable set search_path=pg_catalog, pg_temp;
-create function onceward.room_in(p_uses jsonb, p_max integer, OUT most integer, OUT named boolean, OUT limits onceward.limit_private[], OUT weights jsonb)
+create function onceward.room_in(p_uses jsonb, p_max integer, OUT most integer, OUT named boolean, OUT limits onceward.limit_private[], OUT weights jsonb, OUT busy boolean)
   returns record language plpgsql volatile set search_path=pg_catalog, pg_temp;
 create function onceward.room_of(p_limit onceward.limit_private, p_bucket onceward.bucket_private, p_weight double precision, OUT most integer, OUT weight double precision, OUT wait interval, OUT reason text)
   returns record language plpgsql stable set search_path=pg_catalog, pg_temp;

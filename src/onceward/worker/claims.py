@@ -42,6 +42,8 @@ class Claims:
         # When a limit has room again, and how soon a job that uses limits has to begin.
         self._room_at: float | None = None
         self._start_in = math.inf
+        # Until when somebody else is likely to be taking from a limit, so that a claim would come back with nothing.
+        self._busy_until = 0.0
         # Lanes whose cap gave nothing to the last claim.
         self._full: set[str] = set()
         self._swept_at = 0.0
@@ -67,6 +69,10 @@ class Claims:
     def start(self, in_hand: int) -> int:
         """How many jobs can begin at once, or in the time of the buffer, when they go first."""
         return max(0, self._concurrency - in_hand) + int(self._rate * BUFFER_SECONDS)
+
+    def is_hungry(self, now: float) -> bool:
+        """Whether there is more, and nobody else is just taking it."""
+        return self.hungry and now >= self._busy_until
 
     def poll_due(self, now: float) -> bool:
         return now >= self.next_poll
@@ -150,7 +156,10 @@ class Claims:
             for priority, seq in by_priority.items():
                 # A sweep may go back behind the bound, to stragglers; go on from there.
                 known[priority] = seq if swept else max(seq, known.get(priority, 0))
-        if asked:
+        if asked and not claimed and now < self._busy_until:
+            # That says nothing about how much there is: mostly it was our other link.
+            self._next_poll = now + self._poll
+        elif asked:
             self.hungry = claimed >= asked
             self._full_in_a_row = self._full_in_a_row + 1 if self.hungry else 0
             self._next_poll = now + self._poll * random.uniform(0.5, 1.0)  # noqa: S311 - spread, not secrecy
@@ -164,6 +173,8 @@ class Claims:
         if "next_in" in told:
             moment = now + max(SHORTEST, float(told["next_in"]))
             self._room_at = moment if self._room_at is None else min(self._room_at, moment)
+        if "busy" in told:
+            self._busy_until = now + SHORTEST
         if "start_in" in told:
             self._start_in = min(self._start_in, float(told["start_in"]))
 

@@ -75,7 +75,7 @@ class Exchanges:
         room = self.room
         if self._under_way == 0:
             return bool(self._hand.done) or (
-                room > 0 and (self._claims.hungry or self.wanted or self._claims.poll_due(now))
+                room > 0 and (self._claims.is_hungry(now) or self.wanted or self._claims.poll_due(now))
             )
         return len(self._hand.done) >= MANY or (room >= MANY and self._claims.hungry)
 

@@ -102,8 +102,7 @@ class Worker:
         self.connections = Connections(self._dsn, min(concurrency, MOST_TRANSACTIONS))
         # Another one in each loop; this one for those who stop it before it runs.
         self._wake = asyncio.Event()
-        # The coordinator has nothing to do.
-        self._rests = False
+        self._rests = False  # The coordinator has nothing to do.
         self._leave_by: float | None = None
         self._relay = relay
         self._heart: Heart | None = None
@@ -206,10 +205,9 @@ class Worker:
 
     def _claim_at_once(self, now: float) -> None:
         """What the coordinator would do, a round of the loop later."""
-        if self._links.is_one_free and not self._exchanges.adoption_is_due(now):
-            action = self._wish_exchange(now)
-            if action is not None:
-                self._links.begin(action)
+        is_free = self._links.is_one_free and not self._exchanges.adoption_is_due(now)
+        if is_free and (action := self._wish_exchange(now)) is not None:
+            self._links.begin(action)
 
     async def _register(self) -> None:
         self.id = await self._registration.register(

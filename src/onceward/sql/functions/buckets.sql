@@ -134,8 +134,10 @@ $$;
 
 -- Lock the buckets of a line whose jobs use limits (p_uses: those of the first of them), and say how many of p_max they have
 -- room for.  named: whether it matters which jobs are claimed, and not only how many; weights: what is left of each, then.
+-- busy: somebody else has one of the buckets.
 create or replace function onceward.room_in(
-  p_uses jsonb, p_max integer, out most integer, out named boolean, out limits onceward.limit_private[], out weights jsonb
+  p_uses jsonb, p_max integer,
+  out most integer, out named boolean, out limits onceward.limit_private[], out weights jsonb, out busy boolean
 )
   language plpgsql
   set search_path = pg_catalog, pg_temp
@@ -149,6 +151,7 @@ begin
   -- Nobody stood there a moment ago; whoever does by now has limits that nobody has looked at.
   most := case when p_uses is null then 0 else p_max end;
   named := false;
+  busy := false;
   limits := '{}';
   for v_use in select u.name, u.key, u.weight from onceward.uses_in(p_uses) as u loop
     select * into v_limit from onceward.limit_private as l where l.name = v_use.name;
@@ -157,6 +160,7 @@ begin
     v_bucket := onceward.try_bucket(v_use.name, v_use.key);
     if v_bucket.limit_name is null then
       most := 0;
+      busy := true;
       return;
     end if;
     v_found := onceward.room_of(v_limit, v_bucket, v_use.weight);

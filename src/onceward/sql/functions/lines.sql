@@ -140,7 +140,8 @@ $$;
 -- Claim from the lines of a lane, in turn.  What one line does not use the others get.
 -- p_lines: {"after": line, "floors": {"line": {"priority": ready_seq}}}.  p_start: how many can begin at once; of lines with
 -- limits, no more are taken.  The last row is no job: its outcome is `line`, its line that of the last turn, and its payload
--- says when to look again (next_in, seconds) and how soon a job with limits has to begin (start_in).
+-- says when to look again (next_in, seconds), whether that is because somebody else was taking from a limit just then (busy), and
+-- how soon a job with limits has to begin (start_in).
 create or replace function onceward.claim_shares(
   p_worker_id uuid,
   p_lane      text,
@@ -170,14 +171,15 @@ declare
   v_room   record;
   v_wait   interval;
   v_within interval;
+  v_busy   boolean;
 begin
   -- The main line has its turn whether somebody stands there or not.  Without anybody, the others need not be asked twice.
   if p_floors is not null and cardinality(v_lines) > 1 and not onceward.has_ready(p_lane, '', p_floors) then
     v_lines := array_remove(v_lines, '');
   end if;
   for v_round in 1 .. 3 loop
-    -- The last round takes what there is.
-    v_quotas := case when v_round < 3 then onceward.quotas(p_lane, v_lines, v_left) end;
+    -- One line alone, and whoever comes in the last round, takes what there is.
+    v_quotas := case when v_round < 3 and cardinality(v_lines) > 1 then onceward.quotas(p_lane, v_lines, v_left) end;
     v_more := '{}';
     for i in 1 .. cardinality(v_lines) loop
       exit when v_left <= 0;
@@ -192,6 +194,11 @@ begin
         v_room := onceward.room_in(v_uses, v_quota);
         if v_room.most < 1 then
           v_got := 0;
+          if v_room.busy then
+            -- There may be room: soon.
+            v_busy := true;
+            v_wait := least(v_wait, interval '0.005 seconds');
+          end if;
         elsif v_room.named then
           return query select * from onceward.claim_named(p_worker_id, p_lane, v_lines[i], v_room.most, v_uses, v_room.limits, v_room.weights);
           get diagnostics v_got = row_count;
@@ -211,9 +218,7 @@ begin
         select r.wait, r.allowance, r.reason into v_room from onceward.room_for(v_uses) as r;
         v_within := least(v_within, v_room.allowance);
         if v_got < v_quota then
-          -- There is room, and somebody else has the bucket: soon.
-          v_wait := least(v_wait, v_room.wait,
-                          case when v_room.reason is null and v_room.allowance is not null then interval '0.02 seconds' end);
+          v_wait := least(v_wait, v_room.wait);
         end if;
       else
         v_floors := case when v_lines[i] = '' then p_floors else v_known -> v_lines[i] end;
@@ -231,7 +236,7 @@ begin
   return query
     select * from jsonb_populate_record(null::onceward.claimed, jsonb_build_object(
       'outcome', 'line', 'lane', p_lane, 'line', coalesce(v_last, ''),
-      'payload', jsonb_strip_nulls(jsonb_build_object('next_in', extract(epoch from v_wait), 'start_in', extract(epoch from v_within)))));
+      'payload', jsonb_strip_nulls(jsonb_build_object('next_in', extract(epoch from v_wait), 'busy', v_busy, 'start_in', extract(epoch from v_within)))));
 end;
 $$;
 
