@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 
-from onceward.worker.claims import SHORTEST, SWEEP_SECONDS, Claims
+from onceward.worker.claims import LONGEST, SHORTEST, SWEEP_SECONDS, Claims
 
 
 def claims_after(*, took: float) -> Claims:
@@ -100,6 +100,14 @@ def test_a_claim_that_found_a_limit_in_use_says_nothing_about_how_much_there_is(
     assert not claims.is_hungry(now)
     assert claims.is_hungry(now + SHORTEST)
     assert claims.next_poll <= now + SHORTEST
+
+    # The longer that goes on, the less often.
+    for _ in range(9):
+        claims.learned([busy], asked=5, swept=False, took=0.001)
+    now = time.monotonic()
+    assert not claims.is_hungry(now + LONGEST / 2)
+    assert claims.is_hungry(now + LONGEST)
+    assert claims.next_poll <= now + LONGEST
 
 
 def test_a_claim_that_found_nothing_says_that_there_is_no_more():

@@ -19,8 +19,9 @@ SWEEP_SECONDS = 1.0
 SWEEP_SHARE = 50.0
 # A line whose jobs use limits has this in its name: see functions/lines.sql.
 LIMITED = "\x1f"
-# How soon at the earliest to look again for room in a limit, in seconds.
-SHORTEST = 0.005
+# How soon at the earliest to look again for room in a limit, in seconds; and at the latest, when somebody else is taking from
+# it again and again.
+SHORTEST, LONGEST = 0.005, 0.05
 
 
 class Claims:
@@ -44,6 +45,7 @@ class Claims:
         self._start_in = math.inf
         # Until when somebody else is likely to be taking from a limit, so that a claim would come back with nothing.
         self._busy_until = 0.0
+        self._busy_for = SHORTEST
         # Lanes whose cap gave nothing to the last claim.
         self._full: set[str] = set()
         self._swept_at = 0.0
@@ -160,6 +162,7 @@ class Claims:
             # That says nothing about how much there is: mostly it was our other link.
             self._next_poll = now + self._poll
         elif asked:
+            self._busy_for = SHORTEST
             self.hungry = claimed >= asked
             self._full_in_a_row = self._full_in_a_row + 1 if self.hungry else 0
             self._next_poll = now + self._poll * random.uniform(0.5, 1.0)  # noqa: S311 - spread, not secrecy
@@ -170,11 +173,13 @@ class Claims:
         told = json.loads(row[4])
         if "full" in told:
             self._full.add(row[5])
+        if "busy" in told:
+            self._busy_until = now + self._busy_for
+            self._busy_for = min(self._busy_for * 2, LONGEST)
+            told["next_in"] = self._busy_until - now
         if "next_in" in told:
             moment = now + max(SHORTEST, float(told["next_in"]))
             self._room_at = moment if self._room_at is None else min(self._room_at, moment)
-        if "busy" in told:
-            self._busy_until = now + SHORTEST
         if "start_in" in told:
             self._start_in = min(self._start_in, float(told["start_in"]))
 
