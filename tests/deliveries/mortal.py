@@ -48,13 +48,13 @@ def live(dsn: str, provider: str, port: int, at: str) -> None:
 
     run = Link.run
 
-    async def watched(self: Link, call: Any) -> Any:
+    async def watched(self: Link, call: Any, begun: Any = None) -> Any:
         name = next((name for function, name in CALLS.items() if f"onceward.{function}(" in call.sql), None)
         if name is None:
-            return await run(self, call)
+            return await run(self, call, begun)
         if name != "claim":
             point(f"before {name}")
-        answer = await run(self, call)
+        answer = await run(self, call, begun)
         # An exchange that claims nothing is no claim.
         if name != "claim" or answer:
             point(f"after {name}")

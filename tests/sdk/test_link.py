@@ -80,3 +80,40 @@ def test_a_connection_that_ends_while_nobody_calls_is_replaced_and_listens_again
                 assert await next_of(heard) == "mail"
 
     asyncio.run(main())
+
+
+def test_a_call_that_was_sent_ahead_gets_its_answer_and_the_link_goes_on_listening(onceward_database):
+    async def main():
+        async with listening(onceward_database) as (link, heard):
+            await link.run(value("select 1"))
+            call = value("select pg_notify('onceward', 'mail')::text || 'sent'")
+            begun = link.send(call)
+            assert begun is not None
+            # Its answer is there before anybody waits for it.
+            with psycopg.connect(onceward_database, autocommit=True) as other:
+                other.execute("notify onceward, 'ocr'")
+                until_idle = "select count(*) = 0 from pg_stat_activity where application_name = 'listener' and state = 'active'"
+                await until(lambda: other.execute(until_idle).fetchone()[0])
+            assert await link.run(call, begun) == "sent"
+            assert {await next_of(heard), await next_of(heard)} == {"mail", "ocr"}
+            assert await link.run(value("select 2")) == 2
+
+    asyncio.run(main())
+
+
+def test_nothing_is_sent_ahead_without_a_connection_or_beside_another_call(onceward_database):
+    async def main():
+        async with listening(onceward_database) as (link, _):
+            call = value("select 1")
+            assert link.send(call) is None
+            assert await link.run(call, None) == 1
+            begun = link.send(call)
+            assert link.send(call) is None
+            assert await link.run(call, begun) == 1
+            link.cut_off()
+            lost = link.send(call)
+            with pytest.raises(psycopg.OperationalError):
+                await link.run(call, lost)
+            assert await link.run(call) == 1
+
+    asyncio.run(main())

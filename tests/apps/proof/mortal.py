@@ -64,7 +64,7 @@ def live(dsn: str, folder: str, port: int, at: str, tell: Callable[[str], None])
 
         setattr(owner, name, watched)
 
-    watch(Link, "run", lambda link, call: call.sql.partition("onceward.")[2].partition("(")[0])
+    watch(Link, "run", lambda link, call, *rest: call.sql.partition("onceward.")[2].partition("(")[0])
     watch(contrib, "run_async", lambda connection, call: "checkpoint")
     watch(Transaction, "run_async", lambda step, *rest: f"transaction {step._place.name}")
     watch(
