@@ -57,6 +57,14 @@ def test_a_clone_has_partitions_for_today_and_workers_add_none(onceward_server):
     assert names[1] == f"archive_{today[0]}"
 
 
+def test_nobody_vacuums_beside_a_test(onceward_server):
+    """What autovacuum does in any database of the server is a transaction that seals wait for."""
+    if onceward_server.embedded is None:
+        pytest.skip("a server that was there before the tests has its own settings")
+    with psycopg.connect(onceward_server.admin_dsn) as connection:
+        assert connection.execute("show autovacuum_naptime").fetchone() == ("1d",)
+
+
 def test_a_clock_far_beyond_the_partitions_leaves_nothing_behind(onceward_server):
     """Ids keep the machine's time; what has a time of its own goes to a default partition."""
     with onceward_server.cloned() as database, psycopg.connect(database.dsn, autocommit=True) as connection:

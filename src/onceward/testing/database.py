@@ -47,7 +47,11 @@ begin
 end;
 $$
 """
-SETTINGS = {"fsync": "off", "full_page_writes": "off", "max_connections": "200", "max_wal_size": "2GB"}
+SETTINGS = {
+    "fsync": "off", "full_page_writes": "off", "max_connections": "200", "max_wal_size": "2GB",
+    # A test is alone on its server: autovacuum, in whichever database, has transactions, and seals wait for those.
+    "autovacuum_naptime": "1d",
+}  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
