@@ -77,19 +77,78 @@ def test_a_key_that_is_tidied_away_while_it_is_needed_again_is_not_lost(db):
     assert db.state(job) == "ready"
 
 
-def test_two_that_finish_at_once_do_not_both_give_away_one_place(db):
-    """Each counts only after it holds the key, so the second sees what the first did."""
+def test_two_that_finish_at_once_give_their_places_on_without_waiting_for_each_other(db):
+    """A place changes hands in one transaction: whoever counts meanwhile sees the old holder or the new one."""
     options = {"concurrency_key": "k", "concurrency_limit": 2}
     first, second = db.running(**options), db.running(**options)
     waiting = [db.enqueue(**options) for _ in range(5)]
     db.promote()
+    db.run("set lock_timeout = '10s'")
     with transaction(db) as one:
         one.complete(first)
-        other = Rival(db, lambda rival: rival.complete(second)).blocked()
+        db.complete(second)
+        # Who counts now counts a place that is being given on.
+        db.enqueue(**options)
+        db.promote()
+        assert [db.state(job) for job in waiting] == ["blocked", "ready", "blocked", "blocked", "blocked"]
+        one.conn.commit()
+
+    assert [db.state(job) for job in waiting] == ["ready", "ready", "blocked", "blocked", "blocked"]
+
+
+def test_a_place_that_is_not_given_on_after_all_is_not_given_twice(db):
+    running = db.running(concurrency_key="k")
+    waiting = [db.enqueue(concurrency_key="k") for _ in range(2)]
+    db.promote()
+    with transaction(db) as one:
+        one.complete(running)
+        db.enqueue(concurrency_key="k")
+        db.promote()
+        one.conn.rollback()
+    db.promote()
+    assert [db.state(job) for job in waiting] == ["blocked", "blocked"]
+    db.complete(running)
+
+    assert [db.state(job) for job in waiting] == ["ready", "blocked"]
+
+
+def test_two_that_finish_at_once_let_a_job_in_that_waits_for_both(db):
+    """Each alone leaves no room for a smaller limit: the second has to see that the first is gone."""
+    small, large = (
+        db.running(concurrency_key="k", concurrency_limit=1),
+        db.running(concurrency_key="k", concurrency_limit=5),
+    )
+    job = db.enqueue(concurrency_key="k", concurrency_limit=1)
+    db.promote()
+    with transaction(db) as one:
+        one.complete(small)
+        other = Rival(db, lambda rival: rival.complete(large)).blocked()
         one.conn.commit()
     other.answer()
 
-    assert [db.state(job) for job in waiting] == ["ready", "ready", "blocked", "blocked", "blocked"]
+    assert db.state(job) == "ready"
+
+
+def test_a_small_limit_holds_though_a_place_of_its_key_is_given_back(db):
+    small = db.running(concurrency_key="k", concurrency_limit=1)
+    large = db.running(concurrency_key="k", concurrency_limit=5)
+    job = db.enqueue(concurrency_key="k", concurrency_limit=1)
+    db.promote()
+    db.complete(small)
+    assert db.state(job) == "blocked"
+    db.complete(large)
+
+    assert db.state(job) == "ready"
+
+
+def test_places_that_nobody_could_take_before_are_filled_with_the_next_finish(db):
+    """The limit was raised while all places were taken: one finish makes room for several."""
+    running = db.running(concurrency_key="k", concurrency_limit=1)
+    waiting = [db.enqueue(concurrency_key="k", concurrency_limit=3) for _ in range(5)]
+    db.run("delete from onceward.admission_private")
+    db.complete(running)
+
+    assert [db.state(job) for job in waiting] == ["ready"] * 3 + ["blocked"] * 2
 
 
 def test_a_finish_and_a_new_job_at_once_fill_the_place_once(db):

@@ -22,7 +22,16 @@ SECRET = "4711-hush"
 WORK = "work of applications: its ends are in the log, the rest in lanes whose mode is all"
 NO_ENTRY = {
     **dict.fromkeys(
-        ("enqueue", "enqueue_plain", "enqueue_many", "enqueue_workflow", "deliver", "emit_event"), WORK
+        (
+            "enqueue",
+            "enqueue_plain",
+            "enqueue_many",
+            "enqueue_set",
+            "enqueue_workflow",
+            "deliver",
+            "emit_event",
+        ),
+        WORK,
     ),
     **dict.fromkeys(("begin_run", "renew_run", "finish_run", "fail_run"), WORK),
     **dict.fromkeys(("acquire", "settle_hold", "release_hold"), WORK),

@@ -103,7 +103,7 @@ EVERYBODY = {
     "explain", "explain_lane", "find_jobs", "count_found", "scan_end", "estimate_jobs", "activity", "pulse",
 }  # fmt: skip
 PRODUCING = {
-    "enqueue", "enqueue_plain", "enqueue_many", "enqueue_workflow", "declare_lanes", "cancel", "cancel_workflow", "emit_event",
+    "enqueue", "enqueue_plain", "enqueue_many", "enqueue_set", "enqueue_workflow", "declare_lanes", "cancel", "cancel_workflow", "emit_event",
     "deliver", "add_schedule", "drop_schedule", "begin_run", "renew_run", "finish_run", "fail_run",
     "declare_limits", "acquire", "settle_hold", "release_hold",
     "record_event",

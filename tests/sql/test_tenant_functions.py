@@ -105,7 +105,7 @@ NAMES_NOTHING = {"p_token", "p_before"}
 # Written on the new job and not looked up: a workflow is the jobs with its id and the same tenant.
 LABELS = {
     (function, parameter)
-    for function in ("enqueue", "enqueue_many")
+    for function in ("enqueue", "enqueue_many", "enqueue_set")
     for parameter in ("p_workflow_id", "p_parent_id")
 } | {
     ("record_event", "p_job_id"),

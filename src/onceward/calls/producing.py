@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from itertools import repeat
 from typing import LiteralString, cast
 from uuid import UUID
 
@@ -11,6 +12,7 @@ from onceward import jsonsafe
 from onceward.calls.base import Call, Row, scalar
 from onceward.errors import EnqueueRejected
 from onceward.model import (
+    Answer,
     JobRef,
     Json,
     Options,
@@ -127,9 +129,18 @@ def rejected(reason: str | None) -> EnqueueRejected:
 
 
 def _job_refs(rows: Sequence[Row]) -> list[JobRef]:
-    if rows and rows[0][2] == "rejected":
-        raise rejected(rows[0][4])
-    return [JobRef(*row) for row in rows]
+    job_ids, are_new, answer, until, reason = rows[0]
+    if answer == "rejected":
+        raise rejected(reason)
+    ids = map(_uuid, job_ids)
+    if are_new is None and answer == "accepted" and reason is None:
+        return list(map(JobRef, ids))
+    new = (True, answer, until, reason)
+    old: tuple[bool, Answer, None, None] = (False, "existing", None, None)
+    return [
+        JobRef(job_id, *(new if is_new else old))
+        for job_id, is_new in zip(ids, are_new or repeat(True), strict=False)
+    ]
 
 
 def enqueue_many(
@@ -150,7 +161,7 @@ def enqueue_many(
         arguments += ", p_uses => %(uses)s::jsonb"
         params["uses"] = json.dumps(uses)
     return Call(
-        "select job_id, created, answer, until, reason from onceward.enqueue_many(p_task => %(task)s::text, "
+        "select job_ids, are_new, answer, until, reason from onceward.enqueue_set(p_task => %(task)s::text, "
         "p_payloads => array(select jsonb_array_elements(%(payloads)s::jsonb))" + arguments + ")",
         params,
         _job_refs,

@@ -24,7 +24,7 @@ grant execute on function
   onceward.now, onceward.id_at, onceward.current_tenant, onceward.sees_all_tenants, onceward.caller, onceward.fingerprint,
   onceward.explain, onceward.explain_lane
    to onceward_producer, onceward_worker, onceward_operator, onceward_auditor;
-grant execute on function onceward.enqueue, onceward.enqueue_plain, onceward.enqueue_many, onceward.enqueue_workflow, onceward.declare_lanes,
+grant execute on function onceward.enqueue, onceward.enqueue_plain, onceward.enqueue_many, onceward.enqueue_set, onceward.enqueue_workflow, onceward.declare_lanes,
   onceward.cancel, onceward.cancel_workflow, onceward.emit_event, onceward.deliver
    to onceward_producer, onceward_worker, onceward_operator;
 grant execute on function

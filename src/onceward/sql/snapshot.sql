@@ -2131,6 +2131,8 @@ create function onceward.enqueue_many(p_task text, p_payloads jsonb[], p_keys te
   returns TABLE(job_id uuid, created boolean, answer text, until timestamp with time zone, reason text) language plpgsql volatile security definer set search_path=pg_catalog, pg_temp;
 create function onceward.enqueue_plain(p_task text, p_payload jsonb, p_lane text DEFAULT 'default'::text)
   returns uuid language plpgsql volatile security definer set search_path=pg_catalog, pg_temp;
+create function onceward.enqueue_set(p_task text, p_payloads jsonb[], p_keys text[] DEFAULT NULL::text[], p_lane text DEFAULT 'default'::text, p_priority integer DEFAULT 0, p_run_at timestamp with time zone DEFAULT NULL::timestamp with time zone, p_expires_at timestamp with time zone DEFAULT NULL::timestamp with time zone, p_timeout interval DEFAULT NULL::interval, p_key_window text DEFAULT 'live'::text, p_concurrency_key text DEFAULT NULL::text, p_concurrency_limit integer DEFAULT 1, p_max_attempts integer DEFAULT 8, p_retry jsonb DEFAULT NULL::jsonb, p_tenant text DEFAULT NULL::text, p_headers jsonb DEFAULT NULL::jsonb, p_after uuid[] DEFAULT NULL::uuid[], p_after_policy text DEFAULT 'fail'::text, p_workflow_id uuid DEFAULT NULL::uuid, p_parent_id uuid DEFAULT NULL::uuid, p_uses jsonb DEFAULT NULL::jsonb, OUT job_ids uuid[], OUT are_new boolean[], OUT answer text, OUT until timestamp with time zone, OUT reason text)
+  returns record language plpgsql volatile security definer set search_path=pg_catalog, pg_temp;
 create function onceward.enqueue_workflow(p_nodes jsonb, p_tenant text DEFAULT NULL::text, p_key text DEFAULT NULL::text, p_key_window text DEFAULT 'forever'::text)
   returns TABLE(node text, job_id uuid, workflow_id uuid, created boolean) language plpgsql volatile security definer set search_path=pg_catalog, pg_temp;
 create function onceward.ensure_partitions(p_days_ahead integer DEFAULT 14)
@@ -2171,11 +2173,11 @@ create function onceward.fingerprint(p_task text, p_error_type text, p_message t
   returns text language sql immutable set search_path=pg_catalog, pg_temp;
 create function onceward.finish_check(p_run_id uuid, p_findings jsonb, p_took interval DEFAULT NULL::interval)
   returns text language sql volatile security definer set search_path=pg_catalog, pg_temp;
-create function onceward.finish_many(p_job_ids uuid[], p_epochs bigint[], p_results jsonb[], OUT ids uuid[], OUT keyed uuid[], OUT tenants text[], OUT keys text[])
+create function onceward.finish_many(p_job_ids uuid[], p_epochs bigint[], p_results jsonb[], OUT ids uuid[], OUT keyed uuid[], OUT tenants text[], OUT keys text[], OUT freed integer[])
   returns record language plpgsql volatile set enable_bitmapscan=off set enable_hashjoin=on set enable_indexscan=on set enable_mergejoin=off set enable_nestloop=off set enable_seqscan=off set jit=off set plan_cache_mode=force_generic_plan set search_path=pg_catalog, pg_temp set work_mem=256MB;
 create function onceward.finish_run(p_key text, p_epoch bigint, p_result jsonb DEFAULT NULL::jsonb, p_tenant text DEFAULT NULL::text)
   returns void language plpgsql volatile security definer set search_path=pg_catalog, pg_temp;
-create function onceward.finish_set(p_job_ids uuid[], p_epochs bigint[], p_results jsonb[], OUT lost_ids uuid[], OUT lost_epochs bigint[], OUT tenants text[], OUT keys text[])
+create function onceward.finish_set(p_job_ids uuid[], p_epochs bigint[], p_results jsonb[], OUT lost_ids uuid[], OUT lost_epochs bigint[], OUT tenants text[], OUT keys text[], OUT freed integer[])
   returns record language plpgsql volatile set enable_hashjoin=off set enable_indexscan=on set enable_mergejoin=off set enable_nestloop=on set enable_seqscan=off set jit=off set plan_cache_mode=force_generic_plan set search_path=pg_catalog, pg_temp;
 create function onceward.finish_step(p_job_id uuid, p_epoch bigint, p_name text, p_result jsonb DEFAULT NULL::jsonb, p_kind text DEFAULT 'step'::text, p_seq integer DEFAULT 0, p_tries integer DEFAULT 1, p_took interval DEFAULT NULL::interval, p_version text DEFAULT NULL::text)
   returns void language plpgsql volatile security definer set lock_timeout=2s set search_path=pg_catalog, pg_temp;
@@ -2253,7 +2255,7 @@ create function onceward.lane_settings(p_lane onceward.lane_private)
   returns jsonb language sql immutable set search_path=pg_catalog, pg_temp;
 create function onceward.lease_lost(p_job_id uuid, p_epoch bigint)
   returns void language plpgsql stable set search_path=pg_catalog, pg_temp;
-create function onceward.let_in(p_tenants text[], p_keys text[], p_lanes text[] DEFAULT '{}'::text[], p_room integer DEFAULT 0, OUT begun tid[], OUT readied integer)
+create function onceward.let_in(p_tenants text[], p_keys text[], p_freed integer[] DEFAULT NULL::integer[], p_lanes text[] DEFAULT '{}'::text[], p_room integer DEFAULT 0, OUT begun tid[], OUT readied integer)
   returns record language plpgsql volatile set enable_bitmapscan=off set enable_hashjoin=off set enable_indexonlyscan=on set enable_indexscan=on set enable_mergejoin=off set enable_nestloop=on set enable_seqscan=off set enable_sort=off set enable_tidscan=on set jit=off set plan_cache_mode=force_generic_plan set search_path=pg_catalog, pg_temp;
 create function onceward.level_of(p_limit onceward.limit_private, p_bucket onceward.bucket_private)
   returns double precision language sql stable set search_path=pg_catalog, pg_temp;
@@ -2285,6 +2287,8 @@ create function onceward.lock_check(p_run_id uuid)
   returns onceward.monitor_private language plpgsql volatile set search_path=pg_catalog, pg_temp;
 create function onceward.lock_hold(p_hold_id uuid)
   returns onceward.hold_private language plpgsql volatile set search_path=pg_catalog, pg_temp;
+create function onceward.lock_keys(p_tenants text[], p_keys text[])
+  returns bigint language sql volatile set enable_bitmapscan=off set enable_hashjoin=off set enable_indexscan=on set enable_mergejoin=off set enable_nestloop=on set enable_seqscan=off set jit=off set search_path=pg_catalog, pg_temp;
 create function onceward.look_at_lane(p_lane text)
   returns TABLE(ready bigint, is_more boolean, oldest_at timestamp with time zone, unknown text[], unknown_jobs bigint, next_at timestamp with time zone) language plpgsql stable set enable_bitmapscan=off set enable_seqscan=off set enable_sort=off set jit=off set search_path=pg_catalog, pg_temp;
 create function onceward.lost_run(p_tenant text, p_key text, p_epoch bigint)
@@ -2808,6 +2812,9 @@ grant execute on function onceward.enqueue_many(text,jsonb[],text[],text,integer
 grant execute on function onceward.enqueue_plain(text,jsonb,text) to onceward_operator;
 grant execute on function onceward.enqueue_plain(text,jsonb,text) to onceward_producer;
 grant execute on function onceward.enqueue_plain(text,jsonb,text) to onceward_worker;
+grant execute on function onceward.enqueue_set(text,jsonb[],text[],text,integer,timestamp with time zone,timestamp with time zone,interval,text,text,integer,integer,jsonb,text,jsonb,uuid[],text,uuid,uuid,jsonb) to onceward_operator;
+grant execute on function onceward.enqueue_set(text,jsonb[],text[],text,integer,timestamp with time zone,timestamp with time zone,interval,text,text,integer,integer,jsonb,text,jsonb,uuid[],text,uuid,uuid,jsonb) to onceward_producer;
+grant execute on function onceward.enqueue_set(text,jsonb[],text[],text,integer,timestamp with time zone,timestamp with time zone,interval,text,text,integer,integer,jsonb,text,jsonb,uuid[],text,uuid,uuid,jsonb) to onceward_worker;
 grant execute on function onceward.enqueue_workflow(jsonb,text,text,text) to onceward_operator;
 grant execute on function onceward.enqueue_workflow(jsonb,text,text,text) to onceward_producer;
 grant execute on function onceward.enqueue_workflow(jsonb,text,text,text) to onceward_worker;

@@ -85,7 +85,7 @@ begin
       v_turns := case when v_lane.floors is null then onceward.has_lines(v_lane.name) else coalesce(p_lines ? v_lane.name, false) end;
       if v_places and (v_turns or v_lane.max_running is not null) then
         -- Before the locks of a cap or of limits are taken: see the order of locks.
-        perform onceward.let_in(v_end.tenants, v_end.keys);
+        perform onceward.let_in(v_end.tenants, v_end.keys, v_end.freed);
         v_places := false;
       end if;
       if v_lane.max_running is not null then
@@ -126,7 +126,7 @@ begin
     end loop;
     if not v_live and not onceward.worker_is_live(p_worker_id) then
       if v_places then
-        perform onceward.let_in(v_end.tenants, v_end.keys);
+        perform onceward.let_in(v_end.tenants, v_end.keys, v_end.freed);
       end if;
       outcome := 'expired';
       return next;
@@ -136,7 +136,7 @@ begin
 
   if v_places then
     select l.begun, l.readied into v_begun, v_readied
-      from onceward.let_in(v_end.tenants, v_end.keys, v_open, p_max - v_count) as l;
+      from onceward.let_in(v_end.tenants, v_end.keys, v_end.freed, v_open, p_max - v_count) as l;
     if v_begun <> '{}' then
       return query
         select j.outcome, j.job_id, j.epoch, j.task, j.payload, j.lane, j.priority, j.ready_seq, j.attempt,

@@ -15,10 +15,10 @@ $$;
 
 -- Move done jobs to the archive, with their last attempt: a set in one statement, a single job in three short ones, because
 -- what makes sets of rows takes longer than to write one.  Returns those that were lost, and the concurrency keys in which
--- places have become free, each once and in order: the caller lets others in.
+-- places have become free, each once and in order, and how many: the caller lets others in.
 create or replace function onceward.finish_set(
   p_job_ids uuid[], p_epochs bigint[], p_results jsonb[],
-  out lost_ids uuid[], out lost_epochs bigint[], out tenants text[], out keys text[]
+  out lost_ids uuid[], out lost_epochs bigint[], out tenants text[], out keys text[], out freed integer[]
 )
   language plpgsql
   set search_path = pg_catalog, pg_temp
@@ -67,10 +67,11 @@ begin
       if v_job.concurrency_key is not null then
         tenants := array[v_job.tenant];
         keys := array[v_job.concurrency_key];
+        freed := array[1];
       end if;
     end if;
   else
-    select m.ids, m.keyed, m.tenants, m.keys into v_ids, v_keyed, tenants, keys
+    select m.ids, m.keyed, m.tenants, m.keys, m.freed into v_ids, v_keyed, tenants, keys, freed
       from onceward.finish_many(p_job_ids, p_epochs, p_results) as m;
   end if;
 
@@ -99,7 +100,7 @@ $$;
 -- It is alone with its settings, because whatever a function calls is planned under its own, too.
 create or replace function onceward.finish_many(
   p_job_ids uuid[], p_epochs bigint[], p_results jsonb[],
-  out ids uuid[], out keyed uuid[], out tenants text[], out keys text[]
+  out ids uuid[], out keyed uuid[], out tenants text[], out keys text[], out freed integer[]
 )
   language plpgsql
   set search_path = pg_catalog, pg_temp
@@ -155,11 +156,14 @@ begin
       from gone as g
      group by g.tenant
   )
-  select g.ids, g.keyed, k.tenants, k.keys
-    into ids, keyed, tenants, keys
+  select g.ids, g.keyed, k.tenants, k.keys, k.freed
+    into ids, keyed, tenants, keys, freed
     from (select array_agg(g.id) as ids, array_agg(g.id) filter (where g.key_is_live) as keyed from gone as g) as g
-   cross join (select array_agg(d.tenant) as tenants, array_agg(d.concurrency_key) as keys
-                 from (select distinct g.tenant, g.concurrency_key from gone as g where g.concurrency_key is not null
+   cross join (select array_agg(d.tenant) as tenants, array_agg(d.concurrency_key) as keys, array_agg(d.freed) as freed
+                 from (select g.tenant, g.concurrency_key, count(*)::integer as freed
+                         from gone as g
+                        where g.concurrency_key is not null
+                        group by g.tenant, g.concurrency_key
                         order by g.tenant, g.concurrency_key) as d) as k;
 end;
 $$;
@@ -224,7 +228,7 @@ begin
     perform onceward.lease_lost(p_job_id, p_epoch);
   end if;
   if v_end.keys is not null then
-    perform onceward.let_in(v_end.tenants, v_end.keys);
+    perform onceward.let_in(v_end.tenants, v_end.keys, v_end.freed);
   end if;
 end;
 $$;
