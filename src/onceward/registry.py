@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import difflib
 import inspect
 import re
@@ -15,7 +16,7 @@ from pydantic import BaseModel, ConfigDict, PydanticUserError, TypeAdapter, Vali
 from pydantic_core import PydanticSerializationError, SchemaSerializer
 
 from onceward import jsonsafe
-from onceward.errors import InvalidArgument, InvalidPayload, UnknownTask, shown
+from onceward.errors import InvalidArgument, InvalidPayload, OncewardError, UnknownTask, shown
 from onceward.model import Json, Options
 from onceward.model_limits import Use, check_limits, uses_json
 
@@ -24,6 +25,9 @@ R = TypeVar("R")
 Executor = Literal["auto", "process"]
 
 _NAME = re.compile(r"^[A-Za-z0-9_.:/-]{1,200}$")
+# Payloads that are checked together.  Their models are gone before there are enough of them for the garbage collector to
+# run, which would take longer than checking them.
+AT_ONCE = 100
 
 
 class JobContext:
@@ -100,11 +104,19 @@ class Task(Generic[P, R]):
             return "[" + ",".join(map(self.dump, plain)) + "]"
         if self._many is None:
             self._many = TypeAdapter(cast("Any", GenericAlias(list, self.model)))
+        if len(plain) > AT_ONCE:
+            # What is wrong is said below, with its place among all of them.
+            with contextlib.suppress(ValidationError, OncewardError):
+                parts = (plain[start : start + AT_ONCE] for start in range(0, len(plain), AT_ONCE))
+                return "[" + ",".join([self._dump_list(self._many, part)[1:-1] for part in parts]) + "]"
         try:
-            valid = self._many.validator.validate_python(plain)
+            return self._dump_list(self._many, plain)
         except ValidationError as error:
             raise self._invalid(error) from None
-        return _to_json(self._many.serializer, valid, len(plain))
+
+    @staticmethod
+    def _dump_list(many: TypeAdapter[Any], payloads: Sequence[Any]) -> str:
+        return _to_json(many.serializer, many.validator.validate_python(payloads), len(payloads))
 
     def uses(
         self, payload: Mapping[str, Json] | BaseModel | None, limits: Sequence[Use] | None = None

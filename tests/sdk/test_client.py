@@ -106,9 +106,9 @@ def test_the_same_key_with_another_payload_is_an_error(client):
 
 
 def test_many_jobs_in_one_call_keep_their_order(client, onceward_database):
-    jobs = client.enqueue_many(shop.greet, [{"name": str(i)} for i in range(50)])
+    jobs = client.enqueue_many(shop.greet, [{"name": str(i)} for i in range(250)])
     drain(onceward_database)
-    assert [client.wait(job) for job in jobs] == [f"Hello {i}" for i in range(50)]
+    assert [client.wait(job) for job in jobs] == [f"Hello {i}" for i in range(250)]
 
 
 def test_keys_of_many_jobs_are_one_per_payload(client):
@@ -259,6 +259,11 @@ def test_a_bad_payload_among_many_is_named_by_its_place(client):
         client.enqueue_many(shop.greet, [{"name": "a"}, {"name": 5}])
     with pytest.raises(InvalidPayload, match=r"payloads\[1\]\.name contains a NUL character"):
         client.enqueue_many(shop.greet, [{"name": "a"}, {"name": "\x00"}])
+    many = [{"name": "a"}] * 250
+    with pytest.raises(InvalidPayload, match=r"250\.name: Input should be a valid string, got 5"):
+        client.enqueue_many(shop.greet, [*many, {"name": 5}])
+    with pytest.raises(InvalidPayload, match=r"payloads\[250\]\.name contains a NUL character"):
+        client.enqueue_many(shop.greet, [*many, {"name": "\x00"}])
     assert client.jobs() == []
     assert client.enqueue_many(shop.greet, []) == []
 

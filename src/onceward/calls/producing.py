@@ -132,7 +132,8 @@ def _job_refs(rows: Sequence[Row]) -> list[JobRef]:
     job_ids, are_new, answer, until, reason = rows[0]
     if answer == "rejected":
         raise rejected(reason)
-    ids = map(_uuid, job_ids)
+    # Drivers make the same of each.
+    ids = job_ids if job_ids and type(job_ids[0]) is UUID else map(_uuid, job_ids or ())
     if are_new is None and answer == "accepted" and reason is None:
         return list(map(JobRef, ids))
     new = (True, answer, until, reason)
