@@ -25,6 +25,7 @@ OUT = {
     "0011_expand_lane_cap.sql": "a7ef7f6142c5125e",
     "0012_expand_key_indexes.sql": "be81cf1c68473558",
     "0013_expand_claimed.sql": "05a8ca84f6d8e0eb",
+    "0014_expand_live_keys.sql": "8fe3f05889f9e731",
 }
 
 

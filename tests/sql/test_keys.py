@@ -163,6 +163,35 @@ def test_a_conflict_in_a_batch_leaves_none_of_it(db):
         db.enqueue_many("mail", [{"n": 1}, {"n": 2}], keys=["c", "c"])
 
 
+@pytest.mark.parametrize("window", ["live", "1 hour", "forever"])
+def test_a_key_that_a_batch_took_knows_its_payload_whatever_becomes_of_the_job(db, window):
+    options = {"keys": ["a", "b"], "key_window": window}
+    (job, _) = (row.job_id for row in db.enqueue_many("mail", [{"n": 1}, {"n": 2}], **options))
+
+    def check():
+        assert db.enqueued("mail", {"n": 1}, key="a", key_window=window).job_id == job
+        (row, _) = db.enqueue_many("mail", [{"n": 1}, {"n": 2}], **options)
+        assert (row.job_id, row.created) == (job, False)
+        for payload in ({"n": 3}, {}):
+            with db.refused("OW005", str(job)):
+                db.enqueue("mail", payload, key="a", key_window=window)
+            with db.refused("OW005", str(job)):
+                db.enqueue_many("mail", [payload, {"n": 2}], **options)
+
+    check()
+    (claim,) = (claim for claim in db.claims(2) if claim.job_id == job)
+    check()
+    db.fail(claim, permanent=True)
+    assert db.state(job) == "dead_letter"
+    check()
+    # Whoever repeats the call that made the job sends what was sent then.
+    db.requeue(job, payload={"n": 3})
+    check()
+    db.cancel(job)
+    db.requeue(job)
+    assert db.enqueued("mail", {"n": 3 if window == "live" else 1}, key="a", key_window=window).job_id == job
+
+
 def test_an_expired_key_is_taken_again_by_a_batch(db):
     db.enqueue("mail", {"n": 1}, key="a", key_window="1 hour")
     db.clock.advance("1 hour")

@@ -434,7 +434,7 @@ create table onceward.key_private (
   task text not null,
   key text not null,
   job_id uuid not null,
-  payload_hash bytea not null,
+  payload_hash bytea,
   expires_at timestamp with time zone,
   constraint key_private_pkey PRIMARY KEY (key, task, tenant)
 );
@@ -2203,6 +2203,8 @@ create function onceward.has_operators()
   returns boolean language sql stable security definer set search_path=pg_catalog, pg_temp;
 create function onceward.has_ready(p_lane text, p_line text, p_floors jsonb)
   returns boolean language plpgsql stable set enable_bitmapscan=off set enable_seqscan=off set jit=off set plan_cache_mode=force_generic_plan set search_path=pg_catalog, pg_temp;
+create function onceward.hash_of_key(p_key onceward.key_private)
+  returns bytea language sql stable set search_path=pg_catalog, pg_temp;
 create function onceward.heads_of_lane(p_lane text)
   returns SETOF onceward.job_private language plpgsql stable set enable_bitmapscan=off set enable_seqscan=off set enable_sort=off set jit=off set plan_cache_mode=force_generic_plan set search_path=pg_catalog, pg_temp;
 create function onceward.hear_events(p_job_ids uuid[])

@@ -35,6 +35,10 @@ begin
     end if;
     insert into onceward.payload_edit_private (job_id, edited_at, tenant, edited_by, payload_before)
     values (p_job_id, clock_timestamp(), v_job.tenant, onceward.actor(), v_job.payload);
+    -- Who repeats the call that made the job sends the old payload.
+    update onceward.key_private as k
+       set payload_hash = sha256(convert_to(v_job.payload::text, 'UTF8'))
+     where k.tenant = v_job.tenant and k.task = v_job.task and k.key = v_job.key and k.job_id = p_job_id and k.payload_hash is null;
   end if;
 
   v_state := case when p_run_at > onceward.now() then 'scheduled'

@@ -237,7 +237,7 @@ declare
 begin
   perform onceward.check_key(p_key);
   loop
-    select k.job_id, k.payload_hash, k.expires_at into v_held
+    select k.job_id, onceward.hash_of_key(k) as payload_hash, k.expires_at into v_held
       from onceward.key_private as k
      where k.tenant = p_tenant and k.task = p_task and k.key = p_key;
     if found and (v_held.expires_at is null or v_held.expires_at > onceward.now()) then
@@ -259,6 +259,16 @@ begin
     -- Somebody committed the key between the two statements: look again.
   end loop;
 end;
+$$;
+
+-- The hash of the payload with which a key was taken.  Where it was not kept, the job is there and has that payload.
+create or replace function onceward.hash_of_key(p_key onceward.key_private)
+  returns bytea
+  language sql stable
+  set search_path = pg_catalog, pg_temp
+as $$
+  select coalesce(p_key.payload_hash, (select sha256(convert_to(j.payload::text, 'UTF8'))
+                                         from onceward.job_private as j where j.id = p_key.job_id))
 $$;
 
 create or replace function onceward.key_conflict(p_task text, p_key text, p_job_id uuid)

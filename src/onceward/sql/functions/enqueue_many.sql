@@ -244,10 +244,12 @@ begin
   begin
     -- Mostly nobody has one of the keys, and no two are the same.  Without "on conflict", which costs nearly as much again for
     -- every row: a key that is taken stops the statement, and what it has inserted is given back.
+    -- And without a hash if the key goes with its job, which has the payload.
     insert into onceward.key_private (tenant, task, key, job_id, payload_hash, expires_at)
-    select p_tenant, p_task, u.key, u.job_id, sha256(convert_to(u.payload::text, 'UTF8')), v_expires
+    select p_tenant, p_task, u.key, u.job_id,
+           case when p_window <> 'live' then sha256(convert_to(u.payload::text, 'UTF8')) end, v_expires
       from (select b.key, b.job_id, b.payload
-              from unnest(p_keys, p_job_ids, p_payloads) as b (key, job_id, payload)
+              from unnest(p_keys, p_job_ids, case when p_window <> 'live' then p_payloads end) as b (key, job_id, payload)
              where b.key is not null
              order by b.key collate "C") as u;
     return p_job_ids;
@@ -305,7 +307,7 @@ begin
 
   select u.key, u.job_id into v_bad
     from unnest(p_keys, v_hashes, v_held) as u (key, hash, job_id)
-   where u.hash <> (select k.payload_hash from onceward.key_private as k
+   where u.hash <> (select onceward.hash_of_key(k) from onceward.key_private as k
                      where k.tenant = p_tenant and k.task = p_task and k.key = u.key)
    limit 1;
   if found then
