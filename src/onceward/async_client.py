@@ -45,11 +45,9 @@ from onceward.requests import (
 if TYPE_CHECKING:
     from uuid import UUID
 
-    from psycopg_pool import AsyncConnectionPool
-
     from onceward.app import Onceward
     from onceward.deliveries import AsyncDeliveryClient
-    from onceward.wire import WiredAsyncConnection
+    from onceward.pools import Lender
     from onceward.workflow import Workflow
 
 T = TypeVar("T")
@@ -68,7 +66,7 @@ class AsyncClient(Requests):
         pool_size: int = 4,
     ) -> None:
         super().__init__(dsn, app, tenant=tenant, pool_size=pool_size)
-        self._pool: AsyncConnectionPool[WiredAsyncConnection] | None = None
+        self._lender: Lender | None = None
 
     async def __aenter__(self) -> Self:
         return self
@@ -79,9 +77,9 @@ class AsyncClient(Requests):
         await self.close()
 
     async def close(self) -> None:
-        if self._pool is not None:
-            await self._pool.close()
-            self._pool = None
+        if self._lender is not None:
+            lender, self._lender = self._lender, None
+            await lender.close()
 
     async def run(self, call: Call[T], *, connection: Any = None) -> T:
         """Run any call, on the caller's connection or on one of our own."""
@@ -90,10 +88,9 @@ class AsyncClient(Requests):
         tries = TRIES if call.repeatable else 1
         while True:
             tries -= 1
-            pool = await self._connections()
+            lender = self._lender or await self._connections()
             try:
-                # Not pool.connection(), which also commits: nothing is open outside of our own transaction.
-                conn = await pool.getconn(CONNECT_TIMEOUT)
+                conn = await lender.take(CONNECT_TIMEOUT)
                 try:
                     if self._tenant is None:
                         return await contrib.run_async(conn, call)
@@ -101,7 +98,7 @@ class AsyncClient(Requests):
                         await contrib.run_async(conn, calls.set_tenant(self._tenant))
                         return await contrib.run_async(conn, call)
                 finally:
-                    await pool.putconn(conn)
+                    await lender.give_back(conn)
             except Exception as error:
                 if is_pooler_trouble(error) and self._prepare_after is not None:
                     self._prepare_after = None
@@ -282,19 +279,18 @@ class AsyncClient(Requests):
                 created += await self.run(call, connection=connection)
             self._learn_of_lanes(created, in_callers_transaction=connection is not None)
 
-    async def _connections(self) -> AsyncConnectionPool[WiredAsyncConnection]:
-        if self._pool is not None:
-            return self._pool
+    async def _connections(self) -> Lender:
         # The driver is loaded here, as in Client.
         from onceward.connecting import probe_async
-        from onceward.pools import async_pool
+        from onceward.pools import Lender, async_pool
 
         dsn, options = self._resolve(), self._connection_options()
         if not self._reached:
             await probe_async(dsn, options)
             self._reached = True
         # Another task may have been faster.
-        if self._pool is None:
-            self._pool = async_pool(dsn, options, size=self._pool_size)
-            await self._pool.open()
-        return self._pool
+        if self._lender is None:
+            pool = async_pool(dsn, options, size=self._pool_size)
+            self._lender = Lender(pool)
+            await pool.open()
+        return self._lender

@@ -27,6 +27,8 @@ MOST_PREPARED = 100
 # How long an interrupted call may take to be cancelled, in seconds.
 CANCEL_TIMEOUT = 5.0
 
+# The text of a statement, and the types of its values.
+_Key: TypeAlias = tuple[str, tuple[int, ...]]
 # Waits for the socket: to be readable, or (True) writable as well.
 Talk: TypeAlias = Generator[bool, None, "Sequence[Row]"]
 
@@ -40,21 +42,19 @@ class Wire:
         self._prepare_after = connection.prepare_threshold
         self._encoding = connection.info.encoding
         # How often a statement was sent, by its text and the types of its values, and the names of those prepared.
-        self._sent: dict[tuple[str, tuple[int, ...]], int] = {}
-        self._names: dict[tuple[str, tuple[int, ...]], bytes] = {}
+        self._sent: dict[_Key, int] = {}
+        self._names: dict[_Key, bytes] = {}
+        # The call that lasts, as it is sent.
+        self._lasting: tuple[Call[Any], _Key, Sequence[Any], Sequence[pq.Format]] | None = None
 
     def talk(self, call: Call[Any]) -> Talk:
-        sql, names = numbered_placeholders(call.sql)
-        transformer = self._transformer
-        values: Sequence[Any] = ()
-        types: tuple[int, ...] = ()
-        formats: Sequence[pq.Format] = ()
-        if names:
-            values = transformer.dump_sequence(
-                [call.params[name] for name in names], [PyFormat.AUTO] * len(names)
-            )
-            types, formats = transformer.types or (), transformer.formats or ()
-        key = sql, types
+        if call.lasts and self._lasting is not None and self._lasting[0] is call:
+            key, values, formats = self._lasting[1:]
+        else:
+            key, values, formats = self._converted(call)
+            if call.lasts:
+                self._lasting = call, key, values, formats
+        sql, types = key
         name = self._names.get(key)
         if name is None and self._is_frequent(key):
             name = f"onceward_{len(self._names)}".encode()
@@ -66,10 +66,21 @@ class Wire:
         else:
             self.pgconn.send_query_prepared(name, values, formats, pq.Format.BINARY)
         result = yield from self._answer()
+        transformer = self._transformer
         transformer.set_pgresult(result)
         return transformer.load_rows(0, result.ntuples, tuple)
 
-    def _is_frequent(self, key: tuple[str, tuple[int, ...]]) -> bool:
+    def _converted(self, call: Call[Any]) -> tuple[_Key, Sequence[Any], Sequence[pq.Format]]:
+        sql, names = numbered_placeholders(call.sql)
+        if not names:
+            return (sql, ()), (), ()
+        transformer = self._transformer
+        values = transformer.dump_sequence(
+            [call.params[name] for name in names], [PyFormat.AUTO] * len(names)
+        )
+        return (sql, transformer.types or ()), values, transformer.formats or ()
+
+    def _is_frequent(self, key: _Key) -> bool:
         """A statement that is sent once needs no second round trip for its name."""
         if self._prepare_after is None or len(self._names) >= MOST_PREPARED:
             return False
@@ -116,17 +127,28 @@ class WiredConnection(psycopg.Connection[tuple[Any, ...]]):
 
     @cached_property
     def poll(self) -> select.poll:
-        poll = select.poll()
-        poll.register(self.fileno(), select.POLLIN)
-        return poll
+        return _poll(self.fileno())
 
 
 class WiredAsyncConnection(psycopg.AsyncConnection[tuple[Any, ...]]):
     """The same for asyncio."""
 
+    # When the pool gave it away, by the clock of the loop.
+    lent_at = 0.0
+
     @cached_property
     def wire(self) -> Wire:
         return Wire(self)
+
+    @cached_property
+    def poll(self) -> select.poll:
+        return _poll(self.fileno())
+
+
+def _poll(socket: int) -> select.poll:
+    poll = select.poll()
+    poll.register(socket, select.POLLIN)
+    return poll
 
 
 def fetch(connection: WiredConnection, call: Call[Any]) -> Sequence[Row]:

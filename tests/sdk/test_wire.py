@@ -42,6 +42,17 @@ def test_what_is_sent_often_is_prepared_once(run):
     assert prepared == ["onceward_0"]
 
 
+def test_calls_that_last_are_told_apart_and_outlive_their_connection(run):
+    one, other = (value("select %(n)s::int + 1", n=number)._replace(lasts=True) for number in (1, 10))
+    for _ in range(5):
+        assert run(one) == run(one) == 2
+        assert run(value("select %(n)s::int + 1", n=5)) == 6
+        assert run(other) == 11
+    with pytest.raises(ConnectionLost):
+        run(value("select pg_terminate_backend(pg_backend_pid())"))
+    assert (run(one), run(other)) == (2, 11)
+
+
 def test_a_connection_keeps_a_bounded_number_of_statements(run, monkeypatch):
     monkeypatch.setattr(wire, "MOST_PREPARED", 2)
     for number in range(5):

@@ -19,6 +19,8 @@ class Call(NamedTuple, Generic[T]):
     repeatable: bool = False
     # Asked when the answer is None: the call was a short form of this one, which did not fit.
     otherwise: Callable[[], Call[T]] | None = None
+    # The same object is sent again and again: a connection keeps its values as they are sent.
+    lasts: bool = False
 
 
 def one(make: Callable[[Row], T]) -> Callable[[Sequence[Row]], T]:

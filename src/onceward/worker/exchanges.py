@@ -6,7 +6,7 @@ import asyncio
 import time
 from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from onceward import calls, logs
 from onceward.calls import Call, Row
@@ -17,6 +17,8 @@ from onceward.worker.hand import Done, Hand
 from onceward.worker.link import Link
 
 if TYPE_CHECKING:
+    from uuid import UUID
+
     from onceward.worker.worker import Worker
 
 log = logs.get("onceward.worker")
@@ -44,6 +46,19 @@ class _Exchange:
     began: float
 
 
+class _Wish(NamedTuple):
+    """What an exchange asks for, as calls.exchange takes it."""
+
+    worker_id: UUID
+    lanes: tuple[str, ...]
+    limits: list[int] | None
+    room: int
+    floors: dict[str, dict[int, int]] | None
+    sleep: bool
+    lines: dict[str, Any] | None
+    start: int
+
+
 class Exchanges:
     """Decides when to exchange, and turns the answers into jobs that run."""
 
@@ -55,6 +70,9 @@ class Exchanges:
         # Jobs that the exchanges under way have asked for.
         self._asked = 0
         self._adopt_at: list[float] = []
+        # What an idle worker asks for each time, and the call for it: after a while without work, to make another one takes
+        # as long as everything else between a NOTIFY and the claim.
+        self._usual: tuple[_Wish, Call[Sequence[Row]]] | None = None
         # Somebody said that there may be something to claim.
         self.wanted = True
         # A NOTIFY has come since the last claim.
@@ -113,22 +131,31 @@ class Exchanges:
         return lambda link: self._begin(link, exchange)
 
     def _begin(self, link: Link, exchange: _Exchange) -> Coroutine[Any, Any, None]:
-        worker = self._worker
-        assert worker.id is not None
-        lanes = self._claims.lanes()
-        call = calls.exchange(
-            worker.id,
-            done=exchange.done,
-            lanes=lanes,
-            limits=self._claims.limits(lanes, exchange.room),
-            room=exchange.room,
-            floors=exchange.floors,
-            sleep=not self._claims.under_load,
-            lines=self._claims.lines(),
-            start=exchange.start,
-        )
+        call = self._call(exchange)
         # Now, and not when the task begins, which may be a tenth of what a lone job waits for.
         return self._finish(link, exchange, call, link.send(call))
+
+    def _call(self, exchange: _Exchange) -> Call[Sequence[Row]]:
+        worker, claims = self._worker, self._claims
+        assert worker.id is not None
+        lanes = claims.lanes()
+        wish = _Wish(
+            worker.id,
+            tuple(lanes),
+            claims.limits(lanes, exchange.room),
+            exchange.room,
+            exchange.floors,
+            not claims.under_load,
+            claims.lines(),
+            exchange.start,
+        )
+        if not exchange.done and self._usual is not None and self._usual[0] == wish:
+            return self._usual[1]
+        call = calls.exchange(done=exchange.done, **wish._asdict())
+        if not exchange.done and exchange.floors is None:
+            call = call._replace(lasts=True)
+            self._usual = wish, call
+        return call
 
     async def _finish(
         self, link: Link, exchange: _Exchange, call: Call[Sequence[Row]], begun: Begun | None
