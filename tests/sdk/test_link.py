@@ -117,3 +117,41 @@ def test_nothing_is_sent_ahead_without_a_connection_or_beside_another_call(oncew
             assert await link.run(call) == 1
 
     asyncio.run(main())
+
+
+def test_a_call_that_is_larger_than_a_socket_takes_leaves_the_link_listening(onceward_database):
+    async def main():
+        async with listening(onceward_database) as (link, heard):
+            text = "x" * 20_000_000
+            for _ in range(2):
+                assert await link.run(Call("select %(text)s::text", {"text": text}, scalar)) == text
+            with psycopg.connect(onceward_database, autocommit=True) as other:
+                other.execute("notify onceward, 'mail'")
+            assert await next_of(heard) == "mail"
+
+    asyncio.run(main())
+
+
+def test_a_call_that_is_cancelled_disturbs_no_connection_that_gets_its_socket(onceward_database):
+    async def main():
+        async with (
+            listening(onceward_database) as (link, _),
+            listening(onceward_database) as (next_link, heard),
+        ):
+            await link.run(value("select 1"))
+            socket = link._watched
+            task = asyncio.ensure_future(link.run(value("select pg_sleep(60)")))
+            with psycopg.connect(onceward_database, autocommit=True) as other:
+                sleeping = "select true from pg_stat_activity where wait_event = 'PgSleep'"
+                await until(lambda: other.execute(sleeping).fetchone())
+                task.cancel()
+                with pytest.raises(asyncio.CancelledError):
+                    await task
+                assert link._watched is None
+                await next_link.run(value("select 1"))
+                assert next_link._watched == socket
+                assert await link.run(value("select 2")) == 2
+                other.execute("notify onceward, 'mail'")
+                assert await next_of(heard) == "mail"
+
+    asyncio.run(main())
