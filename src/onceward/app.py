@@ -191,9 +191,13 @@ class Onceward:
 
     @property
     def lanes(self) -> list[str]:
-        """The lanes that the tasks and schedules name, and `default`."""
+        """The lanes that the tasks and schedules name; a task that names none is in `default`.
+
+        No others: a worker puts off what it claims and does not know, and another application waits for it.
+        """
         of_tasks = (task.options.lane for task in self.tasks.values())
-        return sorted({"default", *of_tasks, *(schedule.lane for schedule in self.schedules.values())})
+        named = {*of_tasks, *(schedule.lane for schedule in self.schedules.values())}
+        return sorted(named or {"default"})
 
     def client(self, dsn: str | None = None, *, tenant: str | None = None) -> Client:
         """A client that knows these tasks.  A role that does not own the schema reads jobs of its tenant only."""

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import select
 from collections.abc import Mapping
 from typing import Any
 
+import psycopg
 from psycopg import pq
 from psycopg.types.json import set_json_loads
 from psycopg_pool import AsyncConnectionPool, ConnectionPool
@@ -25,7 +27,7 @@ def open_pool(dsn: str, options: Mapping[str, Any], *, size: int) -> ConnectionP
         min_size=0,
         max_size=size,
         kwargs=dict(options),
-        check=_check,
+        check=check,
         configure=_configure,
         open=True,
     )
@@ -41,7 +43,7 @@ def async_pool(
         min_size=0,
         max_size=size,
         kwargs=dict(options),
-        check=_check_async,
+        check=check_async,
         configure=_configure_async,
         open=False,
     )
@@ -67,7 +69,7 @@ class Lender:
     async def take(self, timeout: float) -> WiredAsyncConnection:
         spare, self._spare = self._spare, None
         if spare is not None:
-            if not _is_stale(spare):
+            if not is_stale(spare):
                 return spare
             await self._pool.putconn(spare)
         self._waiting += 1
@@ -127,16 +129,21 @@ async def _configure_async(connection: WiredAsyncConnection) -> None:
     set_json_loads(jsonsafe.loads, connection)
 
 
-def _check(connection: WiredConnection) -> None:
-    if _is_stale(connection):
+def check(connection: psycopg.Connection[Any]) -> None:
+    """For pools: asks the server only when something seems to be wrong."""
+    if is_stale(connection):
         ConnectionPool.check_connection(connection)
 
 
-async def _check_async(connection: WiredAsyncConnection) -> None:
-    if _is_stale(connection):
+async def check_async(connection: psycopg.AsyncConnection[Any]) -> None:
+    if is_stale(connection):
         await AsyncConnectionPool.check_connection(connection)
 
 
-def _is_stale(connection: WiredConnection | WiredAsyncConnection) -> bool:
+def is_stale(connection: psycopg.Connection[Any] | psycopg.AsyncConnection[Any]) -> bool:
     """Whether an idle connection has something to read: a farewell, most likely.  Costs no round trip."""
-    return bool(connection.poll.poll(0))
+    if isinstance(connection, WiredConnection | WiredAsyncConnection):
+        return bool(connection.poll.poll(0))
+    poll = select.poll()
+    poll.register(connection.fileno(), select.POLLIN)
+    return bool(poll.poll(0))

@@ -71,16 +71,16 @@ class Task(Generic[P, R]):
         """Validated JSON text of a payload.  Raises InvalidPayload naming each field."""
         if payload is None:
             payload = {}
-        if type(payload) is dict:
-            pass  # As most are; to ask an abstract class takes longer.
-        elif isinstance(payload, BaseModel):
-            payload = payload.model_dump(mode="json", exclude_unset=True)
-        elif not isinstance(payload, Mapping):
-            raise InvalidPayload(
-                f"payload of task {self.name} must be an object of named values, got {type(payload).__name__}",
-                detail="Nothing was written.",
-                hint=self._signature_hint(),
-            )
+        # Most are; to ask an abstract class of each takes longer.
+        if type(payload) is not dict:
+            if isinstance(payload, BaseModel):
+                payload = payload.model_dump(mode="json", exclude_unset=True)
+            if not isinstance(payload, Mapping):
+                raise InvalidPayload(
+                    f"payload of task {self.name} must be an object of named values, got {type(payload).__name__}",
+                    detail="Nothing was written.",
+                    hint=self._signature_hint(),
+                )
         if self.model is None:
             if payload:
                 raise self._unexpected(payload)

@@ -151,6 +151,11 @@ def _poll(socket: int) -> select.poll:
     return poll
 
 
+def kinds(*, is_async: bool) -> type[Any]:
+    """What contrib may hand to `fetch` and `fetch_async`."""
+    return WiredAsyncConnection if is_async else WiredConnection
+
+
 def fetch(connection: WiredConnection, call: Call[Any]) -> Sequence[Row]:
     talk = connection.wire.talk(call)
     try:

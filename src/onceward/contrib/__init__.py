@@ -106,9 +106,18 @@ def _adapter(kind: type[Any], *, is_async: bool) -> Any:
 def _find_adapter(kind: type[Any], *, is_async: bool) -> Any:
     table = _ASYNC if is_async else _SYNC
     for base in kind.__mro__:
-        module = table.get(base.__module__.partition(".")[0])
-        if module is not None:
-            return getattr(import_module(module), "fetch_async" if is_async else "fetch")
+        name = table.get(base.__module__.partition(".")[0])
+        if name is not None:
+            module = import_module(name)
+            if issubclass(kind, module.kinds(is_async=is_async)):
+                return getattr(module, "fetch_async" if is_async else "fetch")
+            # Asked before anything is sent: the wrong kind would send it, and fail afterwards.
+            raise InvalidArgument(
+                f"connection must be an open {'async' if is_async else 'sync'} connection or session, "
+                f"got {kind.__module__}.{kind.__qualname__}",
+                detail="Nothing was written.",
+                hint="Async connections go with AsyncClient, others with Client; an engine, a pool or a cursor is none.",
+            )
     wanted = ", ".join(sorted(set(table) - {"onceward"}))
     raise InvalidArgument(
         f"connection must be of {wanted}, got {kind.__module__}.{kind.__qualname__}",

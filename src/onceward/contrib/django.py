@@ -11,6 +11,11 @@ if TYPE_CHECKING:
     from django.db.backends.base.base import BaseDatabaseWrapper
 
 
+def kinds(*, is_async: bool) -> type[Any]:
+    # Its proxies and wrappers have no base in common.
+    return object
+
+
 def fetch(connection: BaseDatabaseWrapper, call: Call[Any]) -> Sequence[Row]:
     with connection.cursor() as cursor:
         cursor.execute(call.sql, cast("dict[str, Any]", dict(call.params)))

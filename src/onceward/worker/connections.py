@@ -12,9 +12,12 @@ from psycopg.types.json import set_json_loads
 from psycopg_pool import AsyncConnectionPool, ConnectionPool
 
 from onceward import jsonsafe
+from onceward.pools import check, check_async
 
 # Idle ones are closed after a while, in seconds.
 MAX_IDLE = 60.0
+# Who finds none free waits for the others to end, as long as the job may take: to fail would use up an attempt.
+LONGEST_WAIT = 86_400.0
 
 
 class Connections:
@@ -29,22 +32,22 @@ class Connections:
 
     @asynccontextmanager
     async def lend_async(self) -> AsyncIterator[psycopg.AsyncConnection[Any]]:
-        async with (await self._pool()).connection() as connection:
+        async with (await self._pool()).connection(LONGEST_WAIT) as connection:
             yield connection
 
     def lend(self) -> AbstractContextManager[psycopg.Connection[Any]]:
         with self._opening:
             if self._sync is None:
                 self._sync = ConnectionPool(
-                    self._dsn, kwargs=_OPTIONS, configure=_configure, min_size=0, max_size=self._most,
+                    self._dsn, kwargs=_OPTIONS, configure=_configure, check=check, min_size=0, max_size=self._most,
                     max_idle=MAX_IDLE, open=True,
                 )  # fmt: skip
-        return self._sync.connection()
+        return self._sync.connection(LONGEST_WAIT)
 
     async def _pool(self) -> AsyncConnectionPool[psycopg.AsyncConnection[Any]]:
         if self._async is None:
             self._async = AsyncConnectionPool(
-                self._dsn, kwargs=_OPTIONS, configure=_configure_async, min_size=0, max_size=self._most,
+                self._dsn, kwargs=_OPTIONS, configure=_configure_async, check=check_async, min_size=0, max_size=self._most,
                 max_idle=MAX_IDLE, open=False,
             )  # fmt: skip
             await self._async.open()
