@@ -26,6 +26,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from onceward.embedded import EmbeddedServer
+from onceward.testing.database import _folder
 from tools.pages import EXECUTED, Block, PageError, parse
 
 TEMPLATE = "docs_template"
@@ -68,7 +69,8 @@ def report_excluded(blocks: Sequence[Block]) -> None:
 
 
 def run_pages(pages: dict[Path, int]) -> bool:
-    with tempfile.TemporaryDirectory(prefix="onceward-docs-") as directory:
+    # In memory: forty databases are copied, and nobody keeps them.  With default settings, of which pages tell.
+    with tempfile.TemporaryDirectory(prefix="onceward-docs-", dir=_folder()) as directory:
         server = EmbeddedServer.start(Path(directory) / "pg")
         try:
             server.create_database(TEMPLATE)

@@ -19,6 +19,7 @@ from onceward.bench.place import Place
 from onceward.bench.sizes import TINY
 from onceward.bench.systems import LABELS, find_systems
 from onceward.errors import InvalidArgument
+from onceward.testing.database import _folder
 
 ROOT = Path(__file__).parents[2]
 
@@ -26,7 +27,8 @@ ROOT = Path(__file__).parents[2]
 @pytest.fixture
 def home(monkeypatch):
     # Not tmp_path: as root, the server runs as another user, and every new pytest session closes that folder to others.
-    with tempfile.TemporaryDirectory(prefix="onceward-bench-") as folder:
+    # In memory: a disk is half a minute busy with the files of sixty databases.
+    with tempfile.TemporaryDirectory(prefix="onceward-bench-", dir=_folder()) as folder:
         monkeypatch.setenv("ONCEWARD_HOME", folder)
         yield Path(folder)
 
