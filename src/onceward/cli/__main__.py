@@ -1,5 +1,5 @@
 """`python -m onceward.cli`: the program `onceward`."""
 
-from onceward.cli.main import main
+from onceward.cli.start import main
 
 main()

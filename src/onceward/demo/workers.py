@@ -28,7 +28,7 @@ class Workers:
         arguments = ["worker", "onceward.demo:app", "--lanes", LANE, "--concurrency", "6", "--grace", "2s"]
         arguments += ["--lease", f"{LEASE.seconds}s", "--name", "demo"]
         self._process = subprocess.Popen(
-            [sys.executable, "-c", "from onceward.cli.main import main; main()", *arguments],
+            [sys.executable, "-c", "from onceward.cli.start import main; main()", *arguments],
             stdin=subprocess.DEVNULL,
             stdout=self._log,
             stderr=self._log,

@@ -58,7 +58,7 @@ class WorkerProcess:
         self.log_file.parent.mkdir(parents=True, exist_ok=True)
         with self.log_file.open("ab") as file:
             self._process = await asyncio.create_subprocess_exec(
-                sys.executable, "-c", "from onceward.cli.main import main; main()", *arguments,
+                sys.executable, "-c", "from onceward.cli.start import main; main()", *arguments,
                 stdin=asyncio.subprocess.DEVNULL, stdout=file, stderr=file, env=self._environment,
                 # The terminal's Ctrl-C reaches us only; we stop it in our own time.
                 start_new_session=True,
