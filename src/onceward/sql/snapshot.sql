@@ -1786,11 +1786,11 @@ create view onceward.workflows with (security_invoker=true) as
 -- functions
 
 create function onceward.ack_alert(p_alert_id uuid, p_note text DEFAULT NULL::text)
-  returns boolean language plpgsql volatile security definer set search_path=pg_catalog, pg_temp;
+  returns boolean language plpgsql volatile security definer set jit=off set search_path=pg_catalog, pg_temp;
 create function onceward.acquire(p_limit text, p_key text DEFAULT ''::text, p_requests integer DEFAULT 1, p_weight bigint DEFAULT 0, p_lease interval DEFAULT '00:01:00'::interval)
   returns TABLE(hold_id uuid, wait interval, reason text) language plpgsql volatile security definer set lock_timeout=2s set search_path=pg_catalog, pg_temp;
 create function onceward.activity(p_minutes integer DEFAULT 60, p_pages integer DEFAULT 800)
-  returns TABLE(minute timestamp with time zone, lane text, done bigint, failed bigint, about boolean) language plpgsql stable set search_path=pg_catalog, pg_temp;
+  returns TABLE(minute timestamp with time zone, lane text, done bigint, failed bigint, about boolean) language plpgsql stable set jit=off set search_path=pg_catalog, pg_temp;
 create function onceward.actor()
   returns text language sql stable;
 create function onceward.add_channel(p_name text, p_kind text, p_target jsonb, p_severity text DEFAULT 'warning'::text, p_tenant text DEFAULT NULL::text)
@@ -1802,7 +1802,7 @@ create function onceward.add_key_locks(p_tenants text[], p_keys text[])
 create function onceward.add_lane(p_name text, p_max_payload_bytes integer DEFAULT NULL::integer, p_max_result_bytes integer DEFAULT NULL::integer, p_fair boolean DEFAULT NULL::boolean, p_max_wait interval DEFAULT NULL::interval, p_max_running integer DEFAULT NULL::integer)
   returns boolean language plpgsql volatile security definer set search_path=pg_catalog, pg_temp;
 create function onceward.add_monitor(p_name text, p_function regprocedure, p_every interval DEFAULT '00:01:00'::interval, p_thresholds jsonb DEFAULT '[]'::jsonb, p_severity text DEFAULT 'warning'::text, p_hold_for interval DEFAULT '00:00:00'::interval, p_clear_after interval DEFAULT '00:00:00'::interval, p_remind_every interval DEFAULT '04:00:00'::interval, p_timeout interval DEFAULT '00:00:30'::interval, p_description text DEFAULT NULL::text)
-  returns text language plpgsql volatile set search_path=pg_catalog, pg_temp;
+  returns text language plpgsql volatile set jit=off set search_path=pg_catalog, pg_temp;
 create function onceward.add_operator(p_name text, p_role text DEFAULT 'operator'::text, p_tenant text DEFAULT NULL::text)
   returns text language plpgsql volatile security definer set search_path=pg_catalog, pg_temp;
 create function onceward.add_schedule(p_name text, p_task text, p_spec text, p_zone text DEFAULT NULL::text, p_payload jsonb DEFAULT '{}'::jsonb, p_lane text DEFAULT 'default'::text, p_priority integer DEFAULT 0, p_max_attempts integer DEFAULT 8, p_retry jsonb DEFAULT NULL::jsonb, p_timeout interval DEFAULT NULL::interval, p_expires_in interval DEFAULT NULL::interval, p_missed text DEFAULT 'latest'::text, p_catch_up integer DEFAULT 1000, p_grace interval DEFAULT '00:01:00'::interval, p_overlap text DEFAULT 'skip'::text, p_jitter interval DEFAULT '00:00:00'::interval, p_tenant text DEFAULT NULL::text, p_uses jsonb DEFAULT NULL::jsonb)
@@ -1818,9 +1818,9 @@ create function onceward.alert_content(p_kind text, p_content jsonb, p_subject t
 create function onceward.alert_delivery(p_delivery_id uuid)
   returns void language plpgsql volatile set search_path=pg_catalog, pg_temp;
 create function onceward.alert_notice(p_kind text, p_target jsonb, p_alert onceward.alert_private, p_event text, p_subject text)
-  returns jsonb language sql stable set search_path=pg_catalog, pg_temp;
+  returns jsonb language sql stable set jit=off set search_path=pg_catalog, pg_temp;
 create function onceward.apply_findings(p_monitor onceward.monitor_private, p_findings jsonb)
-  returns integer language plpgsql volatile set search_path=pg_catalog, pg_temp;
+  returns integer language plpgsql volatile set jit=off set search_path=pg_catalog, pg_temp;
 create function onceward.archive_one(p_job_id uuid, p_state text, p_note text)
   returns void language plpgsql volatile set search_path=pg_catalog, pg_temp;
 create function onceward.ask_admission(p_tenant text, p_key text)
@@ -1828,13 +1828,13 @@ create function onceward.ask_admission(p_tenant text, p_key text)
 create function onceward.ask_dependents(p_job_id uuid, p_lane text)
   returns void language plpgsql volatile set search_path=pg_catalog, pg_temp;
 create function onceward.assign_dead_letters(p_task text, p_fingerprint text, p_to text)
-  returns boolean language plpgsql volatile security definer set search_path=pg_catalog, pg_temp;
+  returns boolean language plpgsql volatile security definer set jit=off set search_path=pg_catalog, pg_temp;
 create function onceward.audit(p_kind text, p_tenant text DEFAULT NULL::text, p_job_id uuid DEFAULT NULL::uuid, p_entity_type text DEFAULT NULL::text, p_entity_id text DEFAULT NULL::text, p_before jsonb DEFAULT NULL::jsonb, p_after jsonb DEFAULT NULL::jsonb, p_message text DEFAULT NULL::text, p_meta jsonb DEFAULT NULL::jsonb, p_jobs uuid[] DEFAULT NULL::uuid[])
   returns bigint language plpgsql volatile set search_path=pg_catalog, pg_temp;
 create function onceward.audit_alert(p_alert onceward.alert_private, p_kind text, p_note text)
-  returns void language sql volatile set search_path=pg_catalog, pg_temp;
+  returns void language sql volatile set jit=off set search_path=pg_catalog, pg_temp;
 create function onceward.audit_bound(p_lane text, p_tenant text, p_before onceward.bound_private, p_after onceward.bound_private)
-  returns void language sql volatile set search_path=pg_catalog, pg_temp;
+  returns void language sql volatile set jit=off set search_path=pg_catalog, pg_temp;
 create function onceward.audit_days(p_before date)
   returns TABLE(name text, day date) language sql stable set search_path=pg_catalog, pg_temp;
 create function onceward.audit_job(p_job onceward.job_private, p_kind text, p_state text, p_message text DEFAULT NULL::text, p_meta jsonb DEFAULT NULL::jsonb)
@@ -1850,7 +1850,7 @@ create function onceward.audit_schedule(p_row onceward.schedule_private, p_kind 
 create function onceward.audit_setting(p_type text, p_id text, p_before jsonb, p_after jsonb, p_tenant text DEFAULT NULL::text, p_meta jsonb DEFAULT NULL::jsonb)
   returns void language plpgsql volatile set search_path=pg_catalog, pg_temp;
 create function onceward.audit_status()
-  returns TABLE(seals bigint, sealed bigint, unsealed bigint, unsealed_since timestamp with time zone, held integer, entries bigint, head bytea, root bytea, log bytea, sealed_at timestamp with time zone, restored boolean) language plpgsql stable security definer set search_path=pg_catalog, pg_temp;
+  returns TABLE(seals bigint, sealed bigint, unsealed bigint, unsealed_since timestamp with time zone, held integer, entries bigint, head bytea, root bytea, log bytea, sealed_at timestamp with time zone, restored boolean) language plpgsql stable security definer set jit=off set search_path=pg_catalog, pg_temp;
 create function onceward.audits_all(p_lane text)
   returns boolean language sql stable set search_path=pg_catalog, pg_temp;
 create function onceward.bad_argument(p_name text, p_value text, p_rule text, p_hint text DEFAULT NULL::text)
@@ -1860,21 +1860,21 @@ create function onceward.bad_content(p_field text, p_rule text, p_hint text DEFA
 create function onceward.begin_at(p_worker_id uuid, p_places tid[])
   returns SETOF onceward.claimed language sql volatile set enable_hashjoin=off set enable_mergejoin=off set enable_nestloop=on set enable_seqscan=off set enable_tidscan=on set jit=off set search_path=pg_catalog, pg_temp;
 create function onceward.begin_check(p_monitor onceward.monitor_private)
-  returns uuid language plpgsql volatile set search_path=pg_catalog, pg_temp;
+  returns uuid language plpgsql volatile set jit=off set search_path=pg_catalog, pg_temp;
 create function onceward.begin_checks(p_limit integer DEFAULT 10, p_python text[] DEFAULT '{}'::text[])
-  returns TABLE(run_id uuid, monitor text, kind text, thresholds jsonb, timeout interval) language plpgsql volatile security definer set search_path=pg_catalog, pg_temp;
+  returns TABLE(run_id uuid, monitor text, kind text, thresholds jsonb, timeout interval) language plpgsql volatile security definer set jit=off set search_path=pg_catalog, pg_temp;
 create function onceward.begin_delivery(p_job_id uuid, p_epoch bigint, p_provider text DEFAULT NULL::text)
   returns TABLE(kind text, key text, tenant text, content jsonb, tries integer, first_try_at timestamp with time zone, sending_at timestamp with time zone, unclear_since timestamp with time zone, unclear_provider text) language plpgsql volatile security definer set lock_timeout=2s set search_path=pg_catalog, pg_temp;
 create function onceward.begin_run(p_key text, p_holder text, p_lease interval DEFAULT '00:05:00'::interval, p_tenant text DEFAULT NULL::text, p_token uuid DEFAULT NULL::uuid)
   returns TABLE(acquired boolean, state text, epoch bigint, attempt integer, holder text, since timestamp with time zone, expires_at timestamp with time zone, finished_at timestamp with time zone, result jsonb, error text) language plpgsql volatile security definer set search_path=pg_catalog, pg_temp;
 create function onceward.bound_levels()
-  returns TABLE(lane text, tenant text, max_depth bigint, max_age interval, max_bytes bigint, over text, defer_by interval, measured_tenant text, depth bigint, oldest_at timestamp with time zone, bytes bigint, reason text, measured_at timestamp with time zone) language sql stable security definer set search_path=pg_catalog, pg_temp;
+  returns TABLE(lane text, tenant text, max_depth bigint, max_age interval, max_bytes bigint, over text, defer_by interval, measured_tenant text, depth bigint, oldest_at timestamp with time zone, bytes bigint, reason text, measured_at timestamp with time zone) language sql stable security definer set jit=off set search_path=pg_catalog, pg_temp;
 create function onceward.bound_settings(p_bound onceward.bound_private)
   returns jsonb language sql immutable set search_path=pg_catalog, pg_temp;
 create function onceward.builtin_monitors()
-  returns TABLE(name text, function text, every interval, hold_for interval, clear_after interval, description text) language sql immutable set search_path=pg_catalog, pg_temp;
+  returns TABLE(name text, function text, every interval, hold_for interval, clear_after interval, description text) language sql immutable set jit=off set search_path=pg_catalog, pg_temp;
 create function onceward.builtin_thresholds()
-  returns TABLE(monitor text, name text, unit text, value numeric, description text) language sql immutable set search_path=pg_catalog, pg_temp;
+  returns TABLE(monitor text, name text, unit text, value numeric, description text) language sql immutable set jit=off set search_path=pg_catalog, pg_temp;
 create function onceward.call_back(p_worker_id uuid, p_lanes text[])
   returns void language sql volatile set search_path=pg_catalog, pg_temp;
 create function onceward.caller()
@@ -1892,7 +1892,7 @@ create function onceward.changed_settings(p_old jsonb, p_new jsonb, OUT before j
 create function onceward.channel_settings(p_channel onceward.channel_private)
   returns jsonb language sql immutable set search_path=pg_catalog, pg_temp;
 create function onceward.channels_for(p_monitor onceward.monitor_private, p_tenant text, p_severity text)
-  returns SETOF onceward.channel_private language sql stable set search_path=pg_catalog, pg_temp;
+  returns SETOF onceward.channel_private language sql stable set jit=off set search_path=pg_catalog, pg_temp;
 create function onceward.charge(p_limit onceward.limit_private, p_key text, p_weight double precision, p_holder uuid)
   returns void language sql volatile set search_path=pg_catalog, pg_temp;
 create function onceward.check_address(p_content jsonb, p_field text, p_required boolean)
@@ -1906,29 +1906,29 @@ create function onceward.check_alerts_to(p_alerts_to jsonb)
 create function onceward.check_attachment(p_part jsonb, p_field text)
   returns void language plpgsql immutable set search_path=pg_catalog, pg_temp;
 create function onceward.check_bloat(p_thresholds jsonb)
-  returns TABLE(key text, severity text, value numeric, summary text, detail jsonb) language sql stable set search_path=pg_catalog, pg_temp;
+  returns TABLE(key text, severity text, value numeric, summary text, detail jsonb) language sql stable set jit=off set search_path=pg_catalog, pg_temp;
 create function onceward.check_bound_tenant(p_tenant text)
-  returns void language plpgsql stable set search_path=pg_catalog, pg_temp;
+  returns void language plpgsql stable set jit=off set search_path=pg_catalog, pg_temp;
 create function onceward.check_bucket(p_limit text, p_key text)
   returns onceward.limit_private language plpgsql stable set search_path=pg_catalog, pg_temp;
 create function onceward.check_care(p_task text, p_fingerprint text)
-  returns void language plpgsql stable set search_path=pg_catalog, pg_temp;
+  returns void language plpgsql stable set jit=off set search_path=pg_catalog, pg_temp;
 create function onceward.check_dead_letters(p_thresholds jsonb)
-  returns TABLE(tenant text, key text, severity text, value numeric, summary text, detail jsonb) language sql stable set search_path=pg_catalog, pg_temp;
+  returns TABLE(tenant text, key text, severity text, value numeric, summary text, detail jsonb) language sql stable set jit=off set search_path=pg_catalog, pg_temp;
 create function onceward.check_delivery(p_kind text, p_content jsonb)
   returns void language plpgsql immutable set search_path=pg_catalog, pg_temp;
 create function onceward.check_delivery_backlog(p_thresholds jsonb)
-  returns TABLE(tenant text, key text, severity text, value numeric, summary text) language sql stable set search_path=pg_catalog, pg_temp;
+  returns TABLE(tenant text, key text, severity text, value numeric, summary text) language sql stable set jit=off set search_path=pg_catalog, pg_temp;
 create function onceward.check_delivery_trouble(p_thresholds jsonb)
-  returns TABLE(tenant text, key text, severity text, value numeric, summary text, detail jsonb) language sql stable set search_path=pg_catalog, pg_temp;
+  returns TABLE(tenant text, key text, severity text, value numeric, summary text, detail jsonb) language sql stable set jit=off set search_path=pg_catalog, pg_temp;
 create function onceward.check_disk(p_thresholds jsonb)
-  returns TABLE(key text, severity text, value numeric, summary text) language plpgsql stable set search_path=pg_catalog, pg_temp;
+  returns TABLE(key text, severity text, value numeric, summary text) language plpgsql stable set jit=off set search_path=pg_catalog, pg_temp;
 create function onceward.check_email(p_content jsonb)
   returns void language plpgsql immutable set search_path=pg_catalog, pg_temp;
 create function onceward.check_event_name(p_name text)
   returns void language plpgsql immutable set search_path=pg_catalog, pg_temp;
 create function onceward.check_failure_rate(p_thresholds jsonb)
-  returns TABLE(tenant text, key text, severity text, value numeric, summary text) language sql stable set search_path=pg_catalog, pg_temp;
+  returns TABLE(tenant text, key text, severity text, value numeric, summary text) language sql stable set jit=off set search_path=pg_catalog, pg_temp;
 create function onceward.check_hash(p_hash bytea)
   returns void language plpgsql immutable set search_path=pg_catalog, pg_temp;
 create function onceward.check_job_arguments(p_task text, p_priority integer, p_run_at timestamp with time zone, p_expires_at timestamp with time zone, p_timeout interval, p_max_attempts integer, p_retry jsonb, p_tenant text, p_concurrency_key text, p_concurrency_limit integer, p_headers jsonb)
@@ -1944,55 +1944,55 @@ create function onceward.check_limit(p_limit integer)
 create function onceward.check_limit_arguments(p_name text, p_limit jsonb)
   returns onceward.limit_private language plpgsql stable set search_path=pg_catalog, pg_temp;
 create function onceward.check_limit_starvation(p_thresholds jsonb)
-  returns TABLE(key text, severity text, value numeric, summary text, detail jsonb) language sql stable set search_path=pg_catalog, pg_temp;
+  returns TABLE(key text, severity text, value numeric, summary text, detail jsonb) language sql stable set jit=off set search_path=pg_catalog, pg_temp;
 create function onceward.check_long_running(p_thresholds jsonb)
-  returns TABLE(tenant text, key text, severity text, value numeric, summary text, detail jsonb) language sql stable set search_path=pg_catalog, pg_temp;
+  returns TABLE(tenant text, key text, severity text, value numeric, summary text, detail jsonb) language sql stable set jit=off set search_path=pg_catalog, pg_temp;
 create function onceward.check_manages_access()
   returns void language plpgsql stable set search_path=pg_catalog, pg_temp;
 create function onceward.check_many_uses(p_uses jsonb, p_tenant text, p_count integer)
   returns jsonb[] language plpgsql stable set search_path=pg_catalog, pg_temp;
 create function onceward.check_missed_ticks(p_thresholds jsonb)
-  returns TABLE(tenant text, key text, severity text, value numeric, summary text) language sql stable set search_path=pg_catalog, pg_temp;
+  returns TABLE(tenant text, key text, severity text, value numeric, summary text) language sql stable set jit=off set search_path=pg_catalog, pg_temp;
 create function onceward.check_monitor_settings(p_every interval, p_severity text, p_hold_for interval, p_clear_after interval, p_remind_every interval, p_timeout interval, p_errors_allowed integer)
-  returns void language plpgsql immutable set search_path=pg_catalog, pg_temp;
+  returns void language plpgsql immutable set jit=off set search_path=pg_catalog, pg_temp;
 create function onceward.check_monitors(p_limit integer DEFAULT 100)
-  returns TABLE(monitor text, status text) language plpgsql volatile security definer set search_path=pg_catalog, pg_temp;
+  returns TABLE(monitor text, status text) language plpgsql volatile security definer set jit=off set search_path=pg_catalog, pg_temp;
 create function onceward.check_monitors_overdue(p_thresholds jsonb)
-  returns TABLE(key text, severity text, value numeric, summary text) language sql stable set search_path=pg_catalog, pg_temp;
+  returns TABLE(key text, severity text, value numeric, summary text) language sql stable set jit=off set search_path=pg_catalog, pg_temp;
 create function onceward.check_nodes(p_nodes jsonb)
   returns void language plpgsql immutable set search_path=pg_catalog, pg_temp;
 create function onceward.check_partial_completions(p_thresholds jsonb)
-  returns TABLE(tenant text, key text, severity text, value numeric, summary text, detail jsonb) language sql stable set search_path=pg_catalog, pg_temp;
+  returns TABLE(tenant text, key text, severity text, value numeric, summary text, detail jsonb) language sql stable set jit=off set search_path=pg_catalog, pg_temp;
 create function onceward.check_payload(p_payload jsonb)
   returns void language plpgsql immutable set search_path=pg_catalog, pg_temp;
 create function onceward.check_pinned_xmin(p_thresholds jsonb)
-  returns TABLE(key text, severity text, value numeric, summary text, detail jsonb) language sql stable set search_path=pg_catalog, pg_temp;
+  returns TABLE(key text, severity text, value numeric, summary text, detail jsonb) language sql stable set jit=off set search_path=pg_catalog, pg_temp;
 create function onceward.check_ready_age(p_thresholds jsonb)
-  returns TABLE(key text, severity text, value numeric, summary text, detail jsonb) language sql stable set search_path=pg_catalog, pg_temp;
+  returns TABLE(key text, severity text, value numeric, summary text, detail jsonb) language sql stable set jit=off set search_path=pg_catalog, pg_temp;
 create function onceward.check_rescued(p_thresholds jsonb)
-  returns TABLE(tenant text, key text, severity text, value numeric, summary text, detail jsonb) language sql stable set search_path=pg_catalog, pg_temp;
+  returns TABLE(tenant text, key text, severity text, value numeric, summary text, detail jsonb) language sql stable set jit=off set search_path=pg_catalog, pg_temp;
 create function onceward.check_result_size(p_job_id uuid, p_result jsonb)
   returns void language plpgsql stable set search_path=pg_catalog, pg_temp;
 create function onceward.check_retention_kind(p_kind text)
-  returns void language plpgsql stable set search_path=pg_catalog, pg_temp;
+  returns void language plpgsql stable set jit=off set search_path=pg_catalog, pg_temp;
 create function onceward.check_retry(p_retry jsonb)
   returns void language plpgsql immutable set search_path=pg_catalog, pg_temp;
 create function onceward.check_retry_rate(p_thresholds jsonb)
-  returns TABLE(tenant text, key text, severity text, value numeric, summary text) language sql stable set search_path=pg_catalog, pg_temp;
+  returns TABLE(tenant text, key text, severity text, value numeric, summary text) language sql stable set jit=off set search_path=pg_catalog, pg_temp;
 create function onceward.check_run_at(p_run_at timestamp with time zone)
   returns void language plpgsql stable set search_path=pg_catalog, pg_temp;
 create function onceward.check_schedule(p_row onceward.schedule_private)
   returns void language plpgsql stable set search_path=pg_catalog, pg_temp;
 create function onceward.check_seal_lag(p_thresholds jsonb)
-  returns TABLE(key text, severity text, value numeric, summary text, detail jsonb) language sql stable set search_path=pg_catalog, pg_temp;
+  returns TABLE(key text, severity text, value numeric, summary text, detail jsonb) language sql stable set jit=off set search_path=pg_catalog, pg_temp;
 create function onceward.check_sees_log()
-  returns void language plpgsql stable set search_path=pg_catalog, pg_temp;
+  returns void language plpgsql stable set jit=off set search_path=pg_catalog, pg_temp;
 create function onceward.check_severity(p_name text, p_severity text)
-  returns void language plpgsql immutable set search_path=pg_catalog, pg_temp;
+  returns void language plpgsql immutable set jit=off set search_path=pg_catalog, pg_temp;
 create function onceward.check_step_name(p_name text)
   returns void language plpgsql immutable set search_path=pg_catalog, pg_temp;
 create function onceward.check_stuck(p_thresholds jsonb)
-  returns TABLE(tenant text, key text, severity text, value numeric, summary text, detail jsonb) language sql stable set search_path=pg_catalog, pg_temp;
+  returns TABLE(tenant text, key text, severity text, value numeric, summary text, detail jsonb) language sql stable set jit=off set search_path=pg_catalog, pg_temp;
 create function onceward.check_tenant(p_tenant text, p_what text DEFAULT 'job'::text)
   returns void language plpgsql stable set search_path=pg_catalog, pg_temp;
 create function onceward.check_tenant_name(p_tenant text)
@@ -2002,7 +2002,7 @@ create function onceward.check_text(p_content jsonb, p_field text, p_most intege
 create function onceward.check_uses(p_uses jsonb, p_tenant text)
   returns jsonb language plpgsql stable set search_path=pg_catalog, pg_temp;
 create function onceward.check_workers(p_thresholds jsonb)
-  returns TABLE(key text, severity text, value numeric, summary text, detail jsonb) language sql stable set search_path=pg_catalog, pg_temp;
+  returns TABLE(key text, severity text, value numeric, summary text, detail jsonb) language sql stable set jit=off set search_path=pg_catalog, pg_temp;
 create function onceward.check_zone(p_zone text)
   returns void language plpgsql stable set search_path=pg_catalog, pg_temp;
 create function onceward.claim(p_worker_id uuid, p_lanes text[] DEFAULT ARRAY['default'::text], p_max integer DEFAULT 1)
@@ -2022,9 +2022,9 @@ create function onceward.claim_shares(p_worker_id uuid, p_lane text, p_max integ
 create function onceward.claim_weighed(p_worker_id uuid, p_lane text, p_line text, p_max integer, p_weights jsonb)
   returns SETOF onceward.claimed language plpgsql volatile set enable_bitmapscan=off set enable_hashjoin=off set enable_mergejoin=off set enable_seqscan=off set jit=off set plan_cache_mode=force_generic_plan set search_path=pg_catalog, pg_temp;
 create function onceward.close_alert(p_alert_id uuid, p_note text)
-  returns boolean language plpgsql volatile security definer set search_path=pg_catalog, pg_temp;
+  returns boolean language plpgsql volatile security definer set jit=off set search_path=pg_catalog, pg_temp;
 create function onceward.comment_dead_letters(p_task text, p_fingerprint text, p_body text, p_job_id uuid DEFAULT NULL::uuid)
-  returns uuid language plpgsql volatile security definer set search_path=pg_catalog, pg_temp;
+  returns uuid language plpgsql volatile security definer set jit=off set search_path=pg_catalog, pg_temp;
 create function onceward.complete(p_job_id uuid, p_epoch bigint, p_result jsonb DEFAULT NULL::jsonb)
   returns void language plpgsql volatile security definer set lock_timeout=2s set search_path=pg_catalog, pg_temp;
 create function onceward.count_found(p_states text[] DEFAULT NULL::text[], p_lane text DEFAULT NULL::text, p_task text DEFAULT NULL::text, p_tenant text DEFAULT NULL::text, p_key text DEFAULT NULL::text, p_error text DEFAULT NULL::text, p_fingerprint text DEFAULT NULL::text, p_since timestamp with time zone DEFAULT NULL::timestamp with time zone, p_until timestamp with time zone DEFAULT NULL::timestamp with time zone, p_scan integer DEFAULT 20000)
@@ -2032,7 +2032,7 @@ create function onceward.count_found(p_states text[] DEFAULT NULL::text[], p_lan
 create function onceward.count_ticks(p_plan jsonb, p_after timestamp with time zone, p_until timestamp with time zone)
   returns bigint language plpgsql stable set search_path=pg_catalog, pg_temp;
 create function onceward.counted(p_count numeric, p_noun text)
-  returns text language sql immutable set search_path=pg_catalog, pg_temp;
+  returns text language sql immutable set jit=off set search_path=pg_catalog, pg_temp;
 create function onceward.create_link(p_operator text, p_hash bytea, p_life interval DEFAULT '00:15:00'::interval)
   returns timestamp with time zone language plpgsql volatile security definer set search_path=pg_catalog, pg_temp;
 create function onceward.create_token(p_name text, p_hash bytea, p_scopes text[], p_tenant text DEFAULT NULL::text, p_life interval DEFAULT NULL::interval)
@@ -2052,15 +2052,15 @@ create function onceward.decide_delivery(p_delivery_id uuid, p_decision text, p_
 create function onceward.decide_waiting(p_job_ids uuid[])
   returns integer language plpgsql volatile set enable_hashjoin=off set enable_mergejoin=off set enable_seqscan=off set jit=off set search_path=pg_catalog, pg_temp;
 create function onceward.declare_builtins()
-  returns void language plpgsql volatile set search_path=pg_catalog, pg_temp;
+  returns void language plpgsql volatile set jit=off set search_path=pg_catalog, pg_temp;
 create function onceward.declare_lanes(p_names text[])
   returns integer language plpgsql volatile security definer set search_path=pg_catalog, pg_temp;
 create function onceward.declare_limits(p_limits jsonb, p_only_new boolean DEFAULT false)
   returns integer language plpgsql volatile security definer set search_path=pg_catalog, pg_temp;
 create function onceward.declare_monitors(p_app text, p_monitors jsonb)
-  returns TABLE(name text, outcome text) language plpgsql volatile security definer set search_path=pg_catalog, pg_temp;
+  returns TABLE(name text, outcome text) language plpgsql volatile security definer set jit=off set search_path=pg_catalog, pg_temp;
 create function onceward.declare_retention()
-  returns void language sql volatile set search_path=pg_catalog, pg_temp;
+  returns void language sql volatile set jit=off set search_path=pg_catalog, pg_temp;
 create function onceward.declare_schedules(p_app text, p_schedules jsonb)
   returns TABLE(name text, outcome text) language plpgsql volatile security definer set search_path=pg_catalog, pg_temp;
 create function onceward.declared(p_what text, p_count integer)
@@ -2076,17 +2076,17 @@ create function onceward.delivery_retry(p_kind text)
 create function onceward.depth_of_line(p_lane text, p_line text, p_most bigint)
   returns bigint language plpgsql stable set enable_bitmapscan=off set enable_seqscan=off set jit=off set plan_cache_mode=force_generic_plan set search_path=pg_catalog, pg_temp;
 create function onceward.disable_monitor(p_name text)
-  returns boolean language plpgsql volatile security definer set search_path=pg_catalog, pg_temp;
+  returns boolean language plpgsql volatile security definer set jit=off set search_path=pg_catalog, pg_temp;
 create function onceward.disable_operator(p_name text)
   returns boolean language plpgsql volatile security definer set search_path=pg_catalog, pg_temp;
 create function onceward.drop_alerts(p_monitor text, p_why text)
-  returns void language sql volatile set search_path=pg_catalog, pg_temp;
+  returns void language sql volatile set jit=off set search_path=pg_catalog, pg_temp;
 create function onceward.drop_audit(p_before date)
   returns TABLE(days integer, entries bigint) language plpgsql volatile security definer set TimeZone=UTC set lock_timeout=2s set search_path=pg_catalog, pg_temp;
 create function onceward.drop_audit_days(p_before date, p_held text[], OUT days integer, OUT entries bigint)
   returns record language plpgsql volatile set TimeZone=UTC set search_path=pg_catalog, pg_temp;
 create function onceward.drop_bound(p_lane text, p_tenant text DEFAULT ''::text)
-  returns boolean language plpgsql volatile security definer set search_path=pg_catalog, pg_temp;
+  returns boolean language plpgsql volatile security definer set jit=off set search_path=pg_catalog, pg_temp;
 create function onceward.drop_channel(p_name text)
   returns void language plpgsql volatile security definer set search_path=pg_catalog, pg_temp;
 create function onceward.drop_days(p_parent text, p_days text[], p_may_go text, p_before timestamp with time zone, p_held text[], p_stay bigint)
@@ -2096,15 +2096,15 @@ create function onceward.drop_edges(p_job_ids uuid[])
 create function onceward.drop_limit(p_name text)
   returns void language plpgsql volatile security definer set search_path=pg_catalog, pg_temp;
 create function onceward.drop_monitor(p_name text)
-  returns void language plpgsql volatile security definer set search_path=pg_catalog, pg_temp;
+  returns void language plpgsql volatile security definer set jit=off set search_path=pg_catalog, pg_temp;
 create function onceward.drop_schedule(p_name text, p_tenant text DEFAULT NULL::text)
   returns void language plpgsql volatile security definer set search_path=pg_catalog, pg_temp;
 create function onceward.edit_distance(p_a text, p_b text)
-  returns integer language plpgsql immutable set search_path=pg_catalog, pg_temp;
+  returns integer language plpgsql immutable set jit=off set search_path=pg_catalog, pg_temp;
 create function onceward.emit_event(p_name text, p_payload jsonb DEFAULT NULL::jsonb, p_tenant text DEFAULT NULL::text, p_keep interval DEFAULT '30 days'::interval, p_made_by uuid DEFAULT NULL::uuid)
   returns boolean language plpgsql volatile security definer set search_path=pg_catalog, pg_temp;
 create function onceward.enable_monitor(p_name text)
-  returns boolean language plpgsql volatile security definer set search_path=pg_catalog, pg_temp;
+  returns boolean language plpgsql volatile security definer set jit=off set search_path=pg_catalog, pg_temp;
 create function onceward.end_access(p_operator_id uuid)
   returns void language sql volatile set search_path=pg_catalog, pg_temp;
 create function onceward.end_attempt(p_job onceward.job_private, p_outcome text, p_state text, p_run_at timestamp with time zone, p_error jsonb)
@@ -2112,15 +2112,15 @@ create function onceward.end_attempt(p_job onceward.job_private, p_outcome text,
 create function onceward.end_cancelled(p_job onceward.job_private, p_reason text)
   returns void language plpgsql volatile set search_path=pg_catalog, pg_temp;
 create function onceward.end_check(p_run_id uuid, p_findings jsonb, p_error text, p_took interval)
-  returns text language plpgsql volatile set search_path=pg_catalog, pg_temp;
+  returns text language plpgsql volatile set jit=off set search_path=pg_catalog, pg_temp;
 create function onceward.end_check_badly(p_monitor onceward.monitor_private, p_run_id uuid, p_error text, p_took interval)
-  returns void language plpgsql volatile set search_path=pg_catalog, pg_temp;
+  returns void language plpgsql volatile set jit=off set search_path=pg_catalog, pg_temp;
 create function onceward.end_lost_checks(p_limit integer)
-  returns void language plpgsql volatile set search_path=pg_catalog, pg_temp;
+  returns void language plpgsql volatile set jit=off set search_path=pg_catalog, pg_temp;
 create function onceward.end_session(p_hash bytea)
   returns boolean language plpgsql volatile security definer set search_path=pg_catalog, pg_temp;
 create function onceward.end_silence(p_silence_id uuid)
-  returns boolean language plpgsql volatile security definer set search_path=pg_catalog, pg_temp;
+  returns boolean language plpgsql volatile security definer set jit=off set search_path=pg_catalog, pg_temp;
 create function onceward.end_suspended(p_job onceward.job_private, p_state text, p_run_at timestamp with time zone, p_awaits text)
   returns void language plpgsql volatile set search_path=pg_catalog, pg_temp;
 create function onceward.end_waiting(p_job_id uuid, p_why text)
@@ -2140,9 +2140,9 @@ create function onceward.ensure_partitions(p_days_ahead integer DEFAULT 14)
 create function onceward.enter_delivery(p_kind text, p_key text, p_content jsonb, p_tenant text, p_run_at timestamp with time zone, p_expires_at timestamp with time zone, p_priority integer, p_retry jsonb, p_max_attempts integer, p_alerts_to jsonb, p_is_alert boolean, p_headers jsonb DEFAULT NULL::jsonb, p_lane text DEFAULT 'deliveries'::text, p_made_by uuid DEFAULT NULL::uuid)
   returns TABLE(delivery_id uuid, created boolean) language plpgsql volatile set search_path=pg_catalog, pg_temp;
 create function onceward.enter_monitor(p_source text, p_app text, p_function text, p_spec jsonb)
-  returns text language plpgsql volatile set search_path=pg_catalog, pg_temp;
+  returns text language plpgsql volatile set jit=off set search_path=pg_catalog, pg_temp;
 create function onceward.enter_thresholds(p_monitor text, p_thresholds jsonb)
-  returns boolean language plpgsql volatile set search_path=pg_catalog, pg_temp;
+  returns boolean language plpgsql volatile set jit=off set search_path=pg_catalog, pg_temp;
 create function onceward.entity_text(p_entity jsonb)
   returns text language sql immutable set search_path=pg_catalog, pg_temp;
 create function onceward.entry_fields(p_entry onceward.audit_private)
@@ -2150,19 +2150,19 @@ create function onceward.entry_fields(p_entry onceward.audit_private)
 create function onceward.error_record(p_task text, p_error_type text, p_message text, p_category text, p_traceback text)
   returns jsonb language sql immutable set search_path=pg_catalog, pg_temp;
 create function onceward.estimate_jobs()
-  returns bigint language sql stable set search_path=pg_catalog, pg_temp;
+  returns bigint language sql stable set jit=off set search_path=pg_catalog, pg_temp;
 create function onceward.exchange(p_worker_id uuid, p_job_ids uuid[] DEFAULT '{}'::uuid[], p_epochs bigint[] DEFAULT '{}'::bigint[], p_results jsonb[] DEFAULT NULL::jsonb[], p_lanes text[] DEFAULT '{}'::text[], p_limits integer[] DEFAULT NULL::integer[], p_max integer DEFAULT 0, p_floors jsonb DEFAULT NULL::jsonb, p_sleep boolean DEFAULT false, p_lines jsonb DEFAULT NULL::jsonb, p_start integer DEFAULT NULL::integer)
   returns TABLE(outcome text, job_id uuid, epoch bigint, task text, payload jsonb, lane text, priority smallint, ready_seq bigint, attempt integer, max_attempts integer, tenant text, timeout interval, headers jsonb, key text, line text) language plpgsql volatile security definer set lock_timeout=2s set search_path=pg_catalog, pg_temp;
 create function onceward.expire(p_limit integer)
   returns TABLE(expired integer, keys jsonb) language plpgsql volatile set search_path=pg_catalog, pg_temp;
 create function onceward.explain(p_job_id uuid)
-  returns TABLE(reason text, sentence text, detail jsonb, until timestamp with time zone, next_step text) language plpgsql stable security definer set search_path=pg_catalog, pg_temp;
+  returns TABLE(reason text, sentence text, detail jsonb, until timestamp with time zone, next_step text) language plpgsql stable security definer set jit=off set search_path=pg_catalog, pg_temp;
 create function onceward.explain_lane(p_lane text DEFAULT NULL::text)
-  returns TABLE(lane text, reason text, sentence text, detail jsonb, until timestamp with time zone, next_step text) language plpgsql stable security definer set search_path=pg_catalog, pg_temp;
+  returns TABLE(lane text, reason text, sentence text, detail jsonb, until timestamp with time zone, next_step text) language plpgsql stable security definer set jit=off set search_path=pg_catalog, pg_temp;
 create function onceward.fail(p_job_id uuid, p_epoch bigint, p_error_type text, p_message text, p_category text DEFAULT 'error'::text, p_traceback text DEFAULT NULL::text, p_permanent boolean DEFAULT false, p_retry_after interval DEFAULT NULL::interval)
   returns TABLE(state text, retry_at timestamp with time zone) language plpgsql volatile security definer set lock_timeout=2s set search_path=pg_catalog, pg_temp;
 create function onceward.fail_check(p_run_id uuid, p_error text, p_took interval DEFAULT NULL::interval)
-  returns text language sql volatile security definer set search_path=pg_catalog, pg_temp;
+  returns text language sql volatile security definer set jit=off set search_path=pg_catalog, pg_temp;
 create function onceward.fail_run(p_key text, p_epoch bigint, p_error text DEFAULT NULL::text, p_tenant text DEFAULT NULL::text)
   returns void language plpgsql volatile security definer set search_path=pg_catalog, pg_temp;
 create function onceward.fail_step(p_job_id uuid, p_epoch bigint, p_name text, p_error_type text, p_message text, p_kind text DEFAULT 'step'::text, p_seq integer DEFAULT 0, p_tries integer DEFAULT 1, p_took interval DEFAULT NULL::interval, p_version text DEFAULT NULL::text)
@@ -2172,7 +2172,7 @@ create function onceward.find_jobs(p_states text[] DEFAULT NULL::text[], p_lane 
 create function onceward.fingerprint(p_task text, p_error_type text, p_message text)
   returns text language sql immutable set search_path=pg_catalog, pg_temp;
 create function onceward.finish_check(p_run_id uuid, p_findings jsonb, p_took interval DEFAULT NULL::interval)
-  returns text language sql volatile security definer set search_path=pg_catalog, pg_temp;
+  returns text language sql volatile security definer set jit=off set search_path=pg_catalog, pg_temp;
 create function onceward.finish_many(p_job_ids uuid[], p_epochs bigint[], p_results jsonb[], OUT ids uuid[], OUT keyed uuid[], OUT tenants text[], OUT keys text[], OUT freed integer[])
   returns record language plpgsql volatile set enable_bitmapscan=off set enable_hashjoin=on set enable_indexscan=on set enable_mergejoin=off set enable_nestloop=off set enable_seqscan=off set jit=off set plan_cache_mode=force_generic_plan set search_path=pg_catalog, pg_temp set work_mem=256MB;
 create function onceward.finish_run(p_key text, p_epoch bigint, p_result jsonb DEFAULT NULL::jsonb, p_tenant text DEFAULT NULL::text)
@@ -2194,11 +2194,11 @@ create function onceward.give_place(p_job onceward.job_private)
 create function onceward.go_on(p_job_ids uuid[])
   returns integer language plpgsql volatile set enable_bitmapscan=on set enable_hashjoin=off set enable_indexscan=off set enable_mergejoin=off set enable_nestloop=on set enable_seqscan=off set jit=off set search_path=pg_catalog, pg_temp;
 create function onceward.has_channel(p_alert_id uuid)
-  returns boolean language sql stable security definer set search_path=pg_catalog, pg_temp;
+  returns boolean language sql stable security definer set jit=off set search_path=pg_catalog, pg_temp;
 create function onceward.has_lines(p_lane text)
   returns boolean language plpgsql stable set enable_bitmapscan=off set enable_seqscan=off set enable_sort=off set jit=off set plan_cache_mode=force_generic_plan set search_path=pg_catalog, pg_temp;
 create function onceward.has_no_tenant(p_line text)
-  returns boolean language sql immutable set search_path=pg_catalog, pg_temp;
+  returns boolean language sql immutable set jit=off set search_path=pg_catalog, pg_temp;
 create function onceward.has_operators()
   returns boolean language sql stable security definer set search_path=pg_catalog, pg_temp;
 create function onceward.has_ready(p_lane text, p_line text, p_floors jsonb)
@@ -2212,7 +2212,7 @@ create function onceward.hear_events(p_job_ids uuid[])
 create function onceward.heartbeat(p_worker_id uuid)
   returns TABLE(expires_at timestamp with time zone, cancel_job_ids uuid[]) language plpgsql volatile security definer set search_path=pg_catalog, pg_temp;
 create function onceward.held_tenants()
-  returns text[] language plpgsql volatile set lock_timeout=2s set search_path=pg_catalog, pg_temp;
+  returns text[] language plpgsql volatile set jit=off set lock_timeout=2s set search_path=pg_catalog, pg_temp;
 create function onceward.hold_lost(p_hold_id uuid)
   returns void language plpgsql immutable set search_path=pg_catalog, pg_temp;
 create function onceward.hold_tenant(p_tenant text, p_reason text)
@@ -2222,7 +2222,7 @@ create function onceward.id_at(p_at timestamp with time zone)
 create function onceward.interval_plan(p_spec text, p_zone text)
   returns jsonb language plpgsql immutable set search_path=pg_catalog, pg_temp;
 create function onceward.is_for_no_worker(p_job onceward.job_private, p_why text)
-  returns boolean language sql stable set search_path=pg_catalog, pg_temp;
+  returns boolean language sql stable set jit=off set search_path=pg_catalog, pg_temp;
 create function onceward.is_held(p_hold onceward.hold_private)
   returns boolean language sql stable set search_path=pg_catalog, pg_temp;
 create function onceward.is_probing(p_bucket onceward.bucket_private)
@@ -2230,9 +2230,9 @@ create function onceward.is_probing(p_bucket onceward.bucket_private)
 create function onceward.is_restored(p_last onceward.seal_private)
   returns boolean language sql stable set search_path=pg_catalog, pg_temp;
 create function onceward.is_silenced(p_alert onceward.alert_private)
-  returns boolean language sql stable set search_path=pg_catalog, pg_temp;
+  returns boolean language sql stable set jit=off set search_path=pg_catalog, pg_temp;
 create function onceward.job_is_kept(p_job_id uuid, p_before timestamp with time zone)
-  returns boolean language sql stable set search_path=pg_catalog, pg_temp;
+  returns boolean language sql stable set jit=off set search_path=pg_catalog, pg_temp;
 create function onceward.jobs_of_workflow(p_workflow_id uuid)
   returns TABLE(id uuid, state text) language plpgsql stable set search_path=pg_catalog, pg_temp;
 create function onceward.join_jobs(p_job_id uuid, p_epoch bigint, p_step text, p_job_ids uuid[], p_seq integer DEFAULT 0, p_version text DEFAULT NULL::text)
@@ -2244,11 +2244,11 @@ create function onceward.key_conflict(p_task text, p_key text, p_job_id uuid)
 create function onceward.key_expiry(p_window text)
   returns timestamp with time zone language plpgsql stable set search_path=pg_catalog, pg_temp;
 create function onceward.lane_busy(p_lane text)
-  returns TABLE(workers integer, slots bigint, running bigint, tasks jsonb) language plpgsql stable set search_path=pg_catalog, pg_temp;
+  returns TABLE(workers integer, slots bigint, running bigint, tasks jsonb) language plpgsql stable set jit=off set search_path=pg_catalog, pg_temp;
 create function onceward.lane_full(p_lane text)
-  returns integer language sql stable set search_path=pg_catalog, pg_temp;
+  returns integer language sql stable set jit=off set search_path=pg_catalog, pg_temp;
 create function onceward.lane_knows(p_lane text, p_task text)
-  returns boolean language sql stable set search_path=pg_catalog, pg_temp;
+  returns boolean language sql stable set jit=off set search_path=pg_catalog, pg_temp;
 create function onceward.lane_room(p_lane text, p_most integer)
   returns integer language plpgsql volatile set search_path=pg_catalog, pg_temp;
 create function onceward.lane_running(p_lane text, p_most integer)
@@ -2260,7 +2260,7 @@ create function onceward.lease_lost(p_job_id uuid, p_epoch bigint)
 create function onceward.let_in(p_tenants text[], p_keys text[], p_freed integer[] DEFAULT NULL::integer[], p_lanes text[] DEFAULT '{}'::text[], p_room integer DEFAULT 0, OUT begun tid[], OUT readied integer)
   returns record language plpgsql volatile set enable_bitmapscan=off set enable_hashjoin=off set enable_indexonlyscan=on set enable_indexscan=on set enable_mergejoin=off set enable_nestloop=on set enable_seqscan=off set enable_sort=off set enable_tidscan=on set jit=off set plan_cache_mode=force_generic_plan set search_path=pg_catalog, pg_temp;
 create function onceward.level_of(p_limit onceward.limit_private, p_bucket onceward.bucket_private)
-  returns double precision language sql stable set search_path=pg_catalog, pg_temp;
+  returns double precision language sql stable set jit=off set search_path=pg_catalog, pg_temp;
 create function onceward.limit_levels()
   returns TABLE(limit_name text, key text, requests_left double precision, weight_left double precision, slots_held integer, next_room_at timestamp with time zone, reason text, paused_until timestamp with time zone) language sql stable security definer set search_path=pg_catalog, pg_temp;
 create function onceward.limit_now(p_limit text, p_key text DEFAULT ''::text)
@@ -2274,19 +2274,19 @@ create function onceward.limited(p_job_id uuid, p_epoch bigint, p_limit text DEF
 create function onceward.line_of(p_fair boolean, p_tenant text, p_uses jsonb)
   returns text language plpgsql immutable set search_path=pg_catalog, pg_temp;
 create function onceward.lines_beside(p_job onceward.job_private, p_most integer, OUT lines integer, OUT tenants integer)
-  returns record language sql stable set search_path=pg_catalog, pg_temp;
+  returns record language sql stable set jit=off set search_path=pg_catalog, pg_temp;
 create function onceward.lines_of(p_lane text, p_after text, p_most integer, p_known jsonb DEFAULT NULL::jsonb)
   returns text[] language plpgsql stable set enable_bitmapscan=off set enable_seqscan=off set enable_sort=off set jit=off set plan_cache_mode=force_generic_plan set search_path=pg_catalog, pg_temp;
 create function onceward.lines_to_look_at(p_lane text)
-  returns text[] language sql stable set search_path=pg_catalog, pg_temp;
+  returns text[] language sql stable set jit=off set search_path=pg_catalog, pg_temp;
 create function onceward.link_operator(p_hash bytea)
   returns text language sql stable security definer set search_path=pg_catalog, pg_temp;
 create function onceward.live_job(p_schedule_id uuid)
   returns uuid language sql stable set search_path=pg_catalog, pg_temp;
 create function onceward.lock_alert(p_alert_id uuid)
-  returns onceward.alert_private language plpgsql volatile set search_path=pg_catalog, pg_temp;
+  returns onceward.alert_private language plpgsql volatile set jit=off set search_path=pg_catalog, pg_temp;
 create function onceward.lock_check(p_run_id uuid)
-  returns onceward.monitor_private language plpgsql volatile set search_path=pg_catalog, pg_temp;
+  returns onceward.monitor_private language plpgsql volatile set jit=off set search_path=pg_catalog, pg_temp;
 create function onceward.lock_hold(p_hold_id uuid)
   returns onceward.hold_private language plpgsql volatile set search_path=pg_catalog, pg_temp;
 create function onceward.lock_keys(p_tenants text[], p_keys text[])
@@ -2296,7 +2296,7 @@ create function onceward.look_at_lane(p_lane text)
 create function onceward.lost_run(p_tenant text, p_key text, p_epoch bigint)
   returns void language plpgsql stable set search_path=pg_catalog, pg_temp;
 create function onceward.made_at(p_id uuid)
-  returns timestamp with time zone language sql immutable set search_path=pg_catalog, pg_temp;
+  returns timestamp with time zone language sql immutable set jit=off set search_path=pg_catalog, pg_temp;
 create function onceward.make_append_only(p_table text)
   returns void language plpgsql volatile set search_path=pg_catalog, pg_temp;
 create function onceward.make_due(p_job_ids uuid[])
@@ -2306,11 +2306,11 @@ create function onceward.make_ready(p_places tid[])
 create function onceward.measure_lane(p_bound onceward.bound_private, p_part text)
   returns void language plpgsql volatile set enable_bitmapscan=off set enable_seqscan=off set jit=off set plan_cache_mode=force_generic_plan set search_path=pg_catalog, pg_temp;
 create function onceward.measure_limit(p_limit onceward.limit_private)
-  returns void language plpgsql volatile set search_path=pg_catalog, pg_temp;
+  returns void language plpgsql volatile set jit=off set search_path=pg_catalog, pg_temp;
 create function onceward.measure_pressure()
-  returns void language plpgsql volatile set search_path=pg_catalog, pg_temp;
+  returns void language plpgsql volatile set jit=off set search_path=pg_catalog, pg_temp;
 create function onceward.measured_lanes()
-  returns SETOF text language sql stable set search_path=pg_catalog, pg_temp;
+  returns SETOF text language sql stable set jit=off set search_path=pg_catalog, pg_temp;
 create function onceward.merkle_append(p_peaks bytea[], p_size bigint, p_leaf bytea)
   returns bytea[] language plpgsql immutable set search_path=pg_catalog, pg_temp;
 create function onceward.merkle_fold(p_peaks bytea[])
@@ -2322,23 +2322,23 @@ create function onceward.merkle_node(p_left bytea, p_right bytea)
 create function onceward.merkle_root(p_leaves bytea[])
   returns bytea language plpgsql immutable set search_path=pg_catalog, pg_temp;
 create function onceward.metrics(p_most integer DEFAULT 100000)
-  returns TABLE(name text, labels jsonb, value double precision) language plpgsql stable security definer set search_path=pg_catalog, pg_temp;
+  returns TABLE(name text, labels jsonb, value double precision) language plpgsql stable security definer set jit=off set search_path=pg_catalog, pg_temp;
 create function onceward.metrics_of_jobs(p_most integer)
   returns TABLE(name text, labels jsonb, value double precision) language plpgsql stable set enable_bitmapscan=off set enable_seqscan=off set jit=off set search_path=pg_catalog, pg_temp;
 create function onceward.metrics_of_lanes()
-  returns TABLE(name text, labels jsonb, value double precision) language sql stable set search_path=pg_catalog, pg_temp;
+  returns TABLE(name text, labels jsonb, value double precision) language sql stable set jit=off set search_path=pg_catalog, pg_temp;
 create function onceward.metrics_of_ledgers(p_most integer)
   returns TABLE(name text, labels jsonb, value double precision) language sql stable set enable_seqscan=off set jit=off set search_path=pg_catalog, pg_temp;
 create function onceward.metrics_of_limits(p_most integer)
-  returns TABLE(name text, labels jsonb, value double precision) language sql stable set search_path=pg_catalog, pg_temp;
+  returns TABLE(name text, labels jsonb, value double precision) language sql stable set jit=off set search_path=pg_catalog, pg_temp;
 create function onceward.metrics_of_storage()
-  returns TABLE(name text, labels jsonb, value double precision) language sql stable set search_path=pg_catalog, pg_temp;
+  returns TABLE(name text, labels jsonb, value double precision) language sql stable set jit=off set search_path=pg_catalog, pg_temp;
 create function onceward.metrics_of_watch(p_most integer)
-  returns TABLE(name text, labels jsonb, value double precision) language sql stable set search_path=pg_catalog, pg_temp;
+  returns TABLE(name text, labels jsonb, value double precision) language sql stable set jit=off set search_path=pg_catalog, pg_temp;
 create function onceward.more_than_limit(p_name text, p_weight numeric, p_burst double precision)
   returns void language plpgsql immutable set search_path=pg_catalog, pg_temp;
 create function onceward.nearest_task(p_task text)
-  returns text language sql stable set search_path=pg_catalog, pg_temp;
+  returns text language sql stable set jit=off set search_path=pg_catalog, pg_temp;
 create function onceward.new_id()
   returns uuid language sql volatile;
 create function onceward.new_ids(p_count integer)
@@ -2348,13 +2348,13 @@ create function onceward.next_day(p_plan jsonb, p_day date)
 create function onceward.next_ticks(p_spec text, p_zone text DEFAULT NULL::text, p_after timestamp with time zone DEFAULT NULL::timestamp with time zone, p_count integer DEFAULT 10)
   returns TABLE(slot text, fire_at timestamp with time zone) language plpgsql stable security definer set search_path=pg_catalog, pg_temp;
 create function onceward.no_such_alert(p_alert_id uuid)
-  returns void language plpgsql immutable set search_path=pg_catalog, pg_temp;
+  returns void language plpgsql immutable set jit=off set search_path=pg_catalog, pg_temp;
 create function onceward.no_such_channel(p_name text)
   returns void language plpgsql stable set search_path=pg_catalog, pg_temp;
 create function onceward.no_such_delivery(p_delivery_id uuid)
   returns void language plpgsql immutable set search_path=pg_catalog, pg_temp;
 create function onceward.no_such_entry(p_seq bigint)
-  returns void language plpgsql immutable set search_path=pg_catalog, pg_temp;
+  returns void language plpgsql immutable set jit=off set search_path=pg_catalog, pg_temp;
 create function onceward.no_such_job(p_job_id uuid)
   returns void language plpgsql immutable set search_path=pg_catalog, pg_temp;
 create function onceward.no_such_lane(p_name text)
@@ -2362,7 +2362,7 @@ create function onceward.no_such_lane(p_name text)
 create function onceward.no_such_limit(p_name text)
   returns void language plpgsql stable set search_path=pg_catalog, pg_temp;
 create function onceward.no_such_monitor(p_name text)
-  returns void language plpgsql stable set search_path=pg_catalog, pg_temp;
+  returns void language plpgsql stable set jit=off set search_path=pg_catalog, pg_temp;
 create function onceward.no_such_operator(p_name text)
   returns void language plpgsql stable set search_path=pg_catalog, pg_temp;
 create function onceward.no_such_worker(p_worker_id uuid)
@@ -2374,7 +2374,7 @@ create function onceward.node_order(p_nodes jsonb)
 create function onceward.note_tick(p_tick onceward.tick_private)
   returns void language sql volatile set search_path=pg_catalog, pg_temp;
 create function onceward.notify_channels(p_monitor onceward.monitor_private, p_alert onceward.alert_private, p_event text)
-  returns integer language plpgsql volatile set search_path=pg_catalog, pg_temp;
+  returns integer language plpgsql volatile set jit=off set search_path=pg_catalog, pg_temp;
 create function onceward.now()
   returns timestamp with time zone language sql stable;
 create function onceward.offset_change(p_zone text, p_before timestamp with time zone, p_after timestamp with time zone)
@@ -2382,7 +2382,7 @@ create function onceward.offset_change(p_zone text, p_before timestamp with time
 create function onceward.old_days(p_parent text, p_before timestamp with time zone)
   returns TABLE(name text, from_id uuid, to_id uuid) language sql stable set TimeZone=UTC set search_path=pg_catalog, pg_temp;
 create function onceward.oldest_ready(p_lane text)
-  returns timestamp with time zone language sql stable set search_path=pg_catalog, pg_temp;
+  returns timestamp with time zone language sql stable set jit=off set search_path=pg_catalog, pg_temp;
 create function onceward.open_circles(p_job_ids uuid[])
   returns integer language plpgsql volatile set enable_hashjoin=off set enable_mergejoin=off set enable_seqscan=off set jit=off set search_path=pg_catalog, pg_temp;
 create function onceward.operator_named(p_name text)
@@ -2402,43 +2402,43 @@ create function onceward.pause_limit(p_limit text, p_for interval, p_key text DE
 create function onceward.pause_schedule(p_name text, p_reason text DEFAULT NULL::text, p_tenant text DEFAULT NULL::text)
   returns boolean language plpgsql volatile security definer set search_path=pg_catalog, pg_temp;
 create function onceward.paused_since(p_bucket text)
-  returns timestamp with time zone language sql stable set search_path=pg_catalog, pg_temp;
+  returns timestamp with time zone language sql stable set jit=off set search_path=pg_catalog, pg_temp;
 create function onceward.payload_too_large(p_payload jsonb, p_cap integer, p_lane text)
   returns void language plpgsql immutable set search_path=pg_catalog, pg_temp;
 create function onceward.pin_severity(p_thresholds jsonb, p_age numeric, p_transactions bigint)
-  returns text language sql immutable set search_path=pg_catalog, pg_temp;
+  returns text language sql immutable set jit=off set search_path=pg_catalog, pg_temp;
 create function onceward.pins()
-  returns TABLE(kind text, name text, who text, state text, transactions bigint, since timestamp with time zone) language sql stable set search_path=pg_catalog, pg_temp;
+  returns TABLE(kind text, name text, who text, state text, transactions bigint, since timestamp with time zone) language sql stable set jit=off set search_path=pg_catalog, pg_temp;
 create function onceward.plan_ticks(p_plan jsonb, p_after timestamp with time zone, p_until timestamp with time zone, p_limit integer, p_skip bigint DEFAULT 0)
   returns TABLE(slot text, fire_at timestamp with time zone) language plpgsql stable set search_path=pg_catalog, pg_temp;
 create function onceward.pressure_on(p_lane text, p_tenant text, p_uses jsonb, p_task text, p_key text)
-  returns TABLE(answer text, until timestamp with time zone, reason text) language plpgsql stable set search_path=pg_catalog, pg_temp;
+  returns TABLE(answer text, until timestamp with time zone, reason text) language plpgsql stable set jit=off set search_path=pg_catalog, pg_temp;
 create function onceward.progress(p_job_id uuid, p_epoch bigint, p_progress jsonb)
   returns void language plpgsql volatile security definer set search_path=pg_catalog, pg_temp;
 create function onceward.promote(p_limit integer DEFAULT 1000)
   returns TABLE(promoted integer, expired integer, next_run_at timestamp with time zone, next_in interval, more boolean) language plpgsql volatile security definer set search_path=pg_catalog, pg_temp;
 create function onceward.pulse()
-  returns text language sql stable set search_path=pg_catalog, pg_temp;
+  returns text language sql stable set jit=off set search_path=pg_catalog, pg_temp;
 create function onceward.put_schedule(p_row onceward.schedule_private)
   returns TABLE(outcome text, next_slot text, next_at timestamp with time zone) language plpgsql volatile set search_path=pg_catalog, pg_temp;
 create function onceward.quotas(p_lane text, p_lines text[], p_max integer)
   returns integer[] language sql stable set search_path=pg_catalog, pg_temp;
 create function onceward.read_findings(p_monitor onceward.monitor_private, p_findings jsonb)
-  returns jsonb language plpgsql immutable set search_path=pg_catalog, pg_temp;
+  returns jsonb language plpgsql immutable set jit=off set search_path=pg_catalog, pg_temp;
 create function onceward.read_schedule(p_item jsonb)
   returns onceward.schedule_private language plpgsql stable set search_path=pg_catalog, pg_temp;
 create function onceward.read_spec(p_spec text, p_zone text)
   returns jsonb language plpgsql stable set DateStyle=ISO, YMD set IntervalStyle=postgres set TimeZone=UTC set search_path=pg_catalog, pg_temp;
 create function onceward.ready_heads()
-  returns TABLE(lane text, job_id uuid, since timestamp with time zone) language plpgsql stable set search_path=pg_catalog, pg_temp;
+  returns TABLE(lane text, job_id uuid, since timestamp with time zone) language plpgsql stable set jit=off set search_path=pg_catalog, pg_temp;
 create function onceward.reason_of_lane(p_lane onceward.lane_private)
-  returns TABLE(reason text, sentence text, detail jsonb, until timestamp with time zone, next_step text) language plpgsql stable set search_path=pg_catalog, pg_temp;
+  returns TABLE(reason text, sentence text, detail jsonb, until timestamp with time zone, next_step text) language plpgsql stable set jit=off set search_path=pg_catalog, pg_temp;
 create function onceward.reasons(p_job onceward.job_private)
-  returns TABLE(reason text, sentence text, detail jsonb, until timestamp with time zone, next_step text) language plpgsql stable set search_path=pg_catalog, pg_temp;
+  returns TABLE(reason text, sentence text, detail jsonb, until timestamp with time zone, next_step text) language plpgsql stable set jit=off set search_path=pg_catalog, pg_temp;
 create function onceward.receive_event(p_job_id uuid, p_epoch bigint, p_step text, p_event text, p_seq integer DEFAULT 0, p_version text DEFAULT NULL::text)
   returns TABLE(state text, payload jsonb) language plpgsql volatile security definer set lock_timeout=2s set search_path=pg_catalog, pg_temp;
 create function onceward.recent_ends(p_window numeric)
-  returns TABLE(tenant text, task text, done bigint, failed bigint, dead bigint) language plpgsql stable set search_path=pg_catalog, pg_temp;
+  returns TABLE(tenant text, task text, done bigint, failed bigint, dead bigint) language plpgsql stable set jit=off set search_path=pg_catalog, pg_temp;
 create function onceward.recheck(p_limit integer, OUT more boolean, OUT freed integer)
   returns record language plpgsql volatile set search_path=pg_catalog, pg_temp;
 create function onceward.record_attempt(p_job onceward.job_private, p_outcome text, p_error jsonb, p_retry_at timestamp with time zone)
@@ -2460,7 +2460,7 @@ create function onceward.release_hold(p_hold_id uuid)
 create function onceward.release_tenant(p_tenant text, p_reason text)
   returns boolean language plpgsql volatile security definer set search_path=pg_catalog, pg_temp;
 create function onceward.remove_rows(p_table text, p_may_go text, p_order text, p_before timestamp with time zone, p_held text[], p_limit integer, p_dry_run boolean, p_range text DEFAULT 'true'::text)
-  returns bigint language plpgsql volatile set search_path=pg_catalog, pg_temp;
+  returns bigint language plpgsql volatile set jit=off set search_path=pg_catalog, pg_temp;
 create function onceward.renew_run(p_key text, p_epoch bigint, p_lease interval DEFAULT '00:05:00'::interval, p_tenant text DEFAULT NULL::text)
   returns timestamp with time zone language plpgsql volatile security definer set search_path=pg_catalog, pg_temp;
 create function onceward.requeue(p_job_id uuid, p_payload jsonb DEFAULT NULL::jsonb, p_run_at timestamp with time zone DEFAULT NULL::timestamp with time zone)
@@ -2480,17 +2480,17 @@ create function onceward.resume_limit(p_limit text, p_key text DEFAULT ''::text)
 create function onceward.resume_schedule(p_name text, p_tenant text DEFAULT NULL::text)
   returns boolean language plpgsql volatile security definer set search_path=pg_catalog, pg_temp;
 create function onceward.retain(p_kind text DEFAULT NULL::text, p_dry_run boolean DEFAULT false, p_limit integer DEFAULT 10000)
-  returns TABLE(kind text, before timestamp with time zone, row_count bigint, partitions text[], more boolean, note text) language plpgsql volatile security definer set search_path=pg_catalog, pg_temp;
+  returns TABLE(kind text, before timestamp with time zone, row_count bigint, partitions text[], more boolean, note text) language plpgsql volatile security definer set jit=off set search_path=pg_catalog, pg_temp;
 create function onceward.retain_audit(p_before timestamp with time zone, p_held text[], p_dry_run boolean)
   returns TABLE(row_count bigint, partitions text[], more boolean, note text) language plpgsql volatile set TimeZone=UTC set lock_timeout=100ms set search_path=pg_catalog, pg_temp;
 create function onceward.retain_days(p_kind text, p_parent text, p_key text, p_may_go text, p_before timestamp with time zone, p_held text[], p_limit integer, p_dry_run boolean)
   returns TABLE(row_count bigint, partitions text[], more boolean, note text) language plpgsql volatile set lock_timeout=100ms set search_path=pg_catalog, pg_temp;
 create function onceward.retain_due(p_limit integer DEFAULT 10000)
-  returns TABLE(kind text, before timestamp with time zone, row_count bigint, partitions text[], more boolean, note text) language plpgsql volatile security definer set search_path=pg_catalog, pg_temp;
+  returns TABLE(kind text, before timestamp with time zone, row_count bigint, partitions text[], more boolean, note text) language plpgsql volatile security definer set jit=off set search_path=pg_catalog, pg_temp;
 create function onceward.retain_kind(p_kind text, p_dry_run boolean, p_limit integer)
-  returns TABLE(kind text, before timestamp with time zone, row_count bigint, partitions text[], more boolean, note text) language plpgsql volatile set search_path=pg_catalog, pg_temp;
+  returns TABLE(kind text, before timestamp with time zone, row_count bigint, partitions text[], more boolean, note text) language plpgsql volatile set jit=off set search_path=pg_catalog, pg_temp;
 create function onceward.retention_kinds()
-  returns TABLE(kind text, rows_of text, day_of text, may_go text, in_order_of text, keep interval, least_keep interval, description text) language sql immutable set search_path=pg_catalog, pg_temp;
+  returns TABLE(kind text, rows_of text, day_of text, may_go text, in_order_of text, keep interval, least_keep interval, description text) language sql immutable set jit=off set search_path=pg_catalog, pg_temp;
 create function onceward.retire_worker(p_worker_id uuid)
   returns integer language plpgsql volatile security definer set search_path=pg_catalog, pg_temp;
 create function onceward.retry_wait(p_retry jsonb, p_attempt integer)
@@ -2504,17 +2504,17 @@ create function onceward.room_in(p_uses jsonb, p_max integer, OUT most integer, 
 create function onceward.room_of(p_limit onceward.limit_private, p_bucket onceward.bucket_private, p_weight double precision, OUT most integer, OUT weight double precision, OUT wait interval, OUT reason text)
   returns record language plpgsql stable set search_path=pg_catalog, pg_temp;
 create function onceward.run_check(p_run_id uuid)
-  returns text language plpgsql volatile security definer set lock_timeout=2s set search_path=pg_catalog, pg_temp;
+  returns text language plpgsql volatile security definer set jit=off set lock_timeout=2s set search_path=pg_catalog, pg_temp;
 create function onceward.run_key(p_function text, p_tenant text, p_grain text DEFAULT 'day'::text, p_entity jsonb DEFAULT NULL::jsonb, p_at timestamp with time zone DEFAULT NULL::timestamp with time zone, p_zone text DEFAULT 'UTC'::text)
   returns text language plpgsql stable security definer set search_path=pg_catalog, pg_temp;
 create function onceward.run_monitor(p_name text)
-  returns TABLE(run_id uuid, status text, findings integer, error text) language plpgsql volatile security definer set search_path=pg_catalog, pg_temp;
+  returns TABLE(run_id uuid, status text, findings integer, error text) language plpgsql volatile security definer set jit=off set search_path=pg_catalog, pg_temp;
 create function onceward.run_now(p_job_id uuid)
   returns text language plpgsql volatile security definer set search_path=pg_catalog, pg_temp;
 create function onceward.run_schedule_now(p_name text, p_tenant text DEFAULT NULL::text)
   returns uuid language plpgsql volatile security definer set search_path=pg_catalog, pg_temp;
 create function onceward.sample_limits()
-  returns integer language plpgsql volatile set search_path=pg_catalog, pg_temp;
+  returns integer language plpgsql volatile set jit=off set search_path=pg_catalog, pg_temp;
 create function onceward.scan_end(p_states text[] DEFAULT NULL::text[], p_since timestamp with time zone DEFAULT NULL::timestamp with time zone, p_until timestamp with time zone DEFAULT NULL::timestamp with time zone, p_before uuid DEFAULT NULL::uuid, p_scan integer DEFAULT 20000)
   returns uuid language plpgsql stable set enable_bitmapscan=off set enable_seqscan=off set enable_sort=off set jit=off set plan_cache_mode=force_custom_plan set search_path=pg_catalog, pg_temp;
 create function onceward.schedule_for_update(p_name text, p_tenant text)
@@ -2526,13 +2526,13 @@ create function onceward.seal(p_limit integer DEFAULT 10000, p_every interval DE
 create function onceward.seal_fields(p_seal onceward.seal_private)
   returns text[] language sql stable set search_path=pg_catalog, pg_temp;
 create function onceward.seal_of(p_seq bigint)
-  returns TABLE(number bigint, place integer, seqs bigint[], leaves bytea, fields text[]) language plpgsql stable security definer set TimeZone=UTC set search_path=pg_catalog, pg_temp;
+  returns TABLE(number bigint, place integer, seqs bigint[], leaves bytea, fields text[]) language plpgsql stable security definer set TimeZone=UTC set jit=off set search_path=pg_catalog, pg_temp;
 create function onceward.seal_page(p_after bigint, p_limit integer DEFAULT 1000)
-  returns TABLE(number bigint, fields text[], head bytea, peaks bytea[]) language plpgsql stable security definer set search_path=pg_catalog, pg_temp;
+  returns TABLE(number bigint, fields text[], head bytea, peaks bytea[]) language plpgsql stable security definer set jit=off set search_path=pg_catalog, pg_temp;
 create function onceward.seconds_of(p_span interval)
-  returns numeric language sql immutable set search_path=pg_catalog, pg_temp;
+  returns numeric language sql immutable set jit=off set search_path=pg_catalog, pg_temp;
 create function onceward.see_finding(p_monitor onceward.monitor_private, p_finding jsonb, p_hold_for interval)
-  returns uuid language plpgsql volatile set search_path=pg_catalog, pg_temp;
+  returns uuid language plpgsql volatile set jit=off set search_path=pg_catalog, pg_temp;
 create function onceward.sees_all_tenants()
   returns boolean language sql stable set search_path=pg_catalog, pg_temp;
 create function onceward.sees_tenant(p_tenant text)
@@ -2540,15 +2540,15 @@ create function onceward.sees_tenant(p_tenant text)
 create function onceward.session_operator(p_hash bytea)
   returns TABLE(name text, role text, tenant text) language plpgsql volatile security definer set search_path=pg_catalog, pg_temp;
 create function onceward.set_bound(p_lane text, p_max_depth bigint DEFAULT NULL::bigint, p_max_age interval DEFAULT NULL::interval, p_max_bytes bigint DEFAULT NULL::bigint, p_over text DEFAULT 'signal'::text, p_tenant text DEFAULT ''::text, p_defer_by interval DEFAULT '00:01:00'::interval)
-  returns void language plpgsql volatile security definer set search_path=pg_catalog, pg_temp;
+  returns void language plpgsql volatile security definer set jit=off set search_path=pg_catalog, pg_temp;
 create function onceward.set_limit(p_name text, p_requests integer DEFAULT NULL::integer, p_period interval DEFAULT '00:01:00'::interval, p_weight bigint DEFAULT NULL::bigint, p_weight_period interval DEFAULT NULL::interval, p_slots integer DEFAULT NULL::integer, p_burst integer DEFAULT NULL::integer, p_weight_burst bigint DEFAULT NULL::bigint, p_allowance interval DEFAULT NULL::interval, p_per_key boolean DEFAULT false, p_threshold double precision DEFAULT 0.8, p_over text DEFAULT 'accept'::text)
   returns boolean language plpgsql volatile security definer set search_path=pg_catalog, pg_temp;
 create function onceward.set_monitor(p_name text, p_thresholds jsonb DEFAULT '{}'::jsonb, p_every interval DEFAULT NULL::interval, p_severity text DEFAULT NULL::text, p_hold_for interval DEFAULT NULL::interval, p_clear_after interval DEFAULT NULL::interval, p_remind_every interval DEFAULT NULL::interval, p_timeout interval DEFAULT NULL::interval, p_errors_allowed integer DEFAULT NULL::integer, p_channels text[] DEFAULT NULL::text[])
-  returns void language plpgsql volatile security definer set search_path=pg_catalog, pg_temp;
+  returns void language plpgsql volatile security definer set jit=off set search_path=pg_catalog, pg_temp;
 create function onceward.set_resolve_check(p_task text, p_check regprocedure)
   returns void language plpgsql volatile set search_path=pg_catalog, pg_temp;
 create function onceward.set_retention(p_kind text, p_keep interval)
-  returns void language plpgsql volatile security definer set search_path=pg_catalog, pg_temp;
+  returns void language plpgsql volatile security definer set jit=off set search_path=pg_catalog, pg_temp;
 create function onceward.set_share(p_lane text, p_tenant text, p_share integer)
   returns void language plpgsql volatile security definer set search_path=pg_catalog, pg_temp;
 create function onceward.settings_of_monitor(p_name text)
@@ -2560,15 +2560,15 @@ create function onceward.settle_delivery(p_job_id uuid, p_epoch bigint, p_outcom
 create function onceward.settle_hold(p_hold_id uuid, p_weight bigint)
   returns void language plpgsql volatile security definer set lock_timeout=2s set search_path=pg_catalog, pg_temp;
 create function onceward.severity_at(p_value numeric, p_warning numeric, p_critical numeric)
-  returns text language sql immutable set search_path=pg_catalog, pg_temp;
+  returns text language sql immutable set jit=off set search_path=pg_catalog, pg_temp;
 create function onceward.severity_rank(p_severity text)
-  returns integer language sql immutable set search_path=pg_catalog, pg_temp;
+  returns integer language sql immutable set jit=off set search_path=pg_catalog, pg_temp;
 create function onceward.share(p_text text)
   returns double precision language sql immutable set search_path=pg_catalog, pg_temp;
 create function onceward.shown(p_value text)
   returns text language sql immutable set search_path=pg_catalog, pg_temp;
 create function onceward.silence_alerts(p_until timestamp with time zone, p_reason text, p_alert_id uuid DEFAULT NULL::uuid, p_monitor text DEFAULT NULL::text, p_tenant text DEFAULT NULL::text, p_key text DEFAULT NULL::text)
-  returns uuid language plpgsql volatile security definer set search_path=pg_catalog, pg_temp;
+  returns uuid language plpgsql volatile security definer set jit=off set search_path=pg_catalog, pg_temp;
 create function onceward.sleep(p_job_id uuid, p_epoch bigint, p_step text, p_delay interval, p_seq integer DEFAULT 0, p_version text DEFAULT NULL::text)
   returns timestamp with time zone language plpgsql volatile security definer set lock_timeout=2s set search_path=pg_catalog, pg_temp;
 create function onceward.slot_text(p_local timestamp without time zone, p_at timestamp with time zone, p_with_offset boolean)
@@ -2576,7 +2576,7 @@ create function onceward.slot_text(p_local timestamp without time zone, p_at tim
 create function onceward.snooze(p_job_id uuid, p_epoch bigint, p_delay interval, p_reason text DEFAULT NULL::text, p_counted boolean DEFAULT true)
   returns TABLE(state text, run_at timestamp with time zone) language plpgsql volatile security definer set lock_timeout=2s set search_path=pg_catalog, pg_temp;
 create function onceward.span_text(p_seconds numeric)
-  returns text language sql immutable set search_path=pg_catalog, pg_temp;
+  returns text language sql immutable set jit=off set search_path=pg_catalog, pg_temp;
 create function onceward.spawn(p_job_id uuid, p_epoch bigint, p_step text, p_task text, p_payloads jsonb[], p_lane text DEFAULT 'default'::text, p_priority integer DEFAULT 0, p_max_attempts integer DEFAULT 8, p_retry jsonb DEFAULT NULL::jsonb, p_timeout interval DEFAULT NULL::interval, p_seq integer DEFAULT 0, p_version text DEFAULT NULL::text, p_uses jsonb DEFAULT NULL::jsonb, p_headers jsonb DEFAULT NULL::jsonb)
   returns uuid[] language plpgsql volatile security definer set lock_timeout=2s set search_path=pg_catalog, pg_temp;
 create function onceward.spread_events(p_events jsonb, p_limit integer)
@@ -2586,9 +2586,9 @@ create function onceward.step_is_done(p_job_id uuid, p_name text)
 create function onceward.steps_of(p_job_id uuid, p_epoch bigint)
   returns TABLE(name text, kind text, state text, result jsonb, is_over boolean, version text) language plpgsql volatile security definer set search_path=pg_catalog, pg_temp;
 create function onceward.stops_of_lane(p_lane text, OUT lines integer, OUT stopped integer, OUT limits jsonb, OUT told text, OUT next_at timestamp with time zone)
-  returns record language plpgsql stable set search_path=pg_catalog, pg_temp;
+  returns record language plpgsql stable set jit=off set search_path=pg_catalog, pg_temp;
 create function onceward.stops_of_line(p_lane text, p_line text)
-  returns TABLE(limit_name text, key text, why text, next_at timestamp with time zone, detail jsonb) language plpgsql stable set search_path=pg_catalog, pg_temp;
+  returns TABLE(limit_name text, key text, why text, next_at timestamp with time zone, detail jsonb) language plpgsql stable set jit=off set search_path=pg_catalog, pg_temp;
 create function onceward.suspend(p_job_id uuid, p_epoch bigint)
   returns onceward.job_private language plpgsql volatile set search_path=pg_catalog, pg_temp;
 create function onceward.take(p_limit onceward.limit_private, p_key text, p_requests double precision, p_weight double precision, p_probe uuid, p_epoch bigint)
@@ -2604,13 +2604,13 @@ create function onceward.tell_ended(p_job_ids uuid[], p_limit integer, OUT more 
 create function onceward.tenant_for(p_tenant text)
   returns text language plpgsql stable set search_path=pg_catalog, pg_temp;
 create function onceward.tenant_of_care()
-  returns text language plpgsql stable set search_path=pg_catalog, pg_temp;
+  returns text language plpgsql stable set jit=off set search_path=pg_catalog, pg_temp;
 create function onceward.tenant_of_line(p_line text)
-  returns text language sql immutable set search_path=pg_catalog, pg_temp;
+  returns text language sql immutable set jit=off set search_path=pg_catalog, pg_temp;
 create function onceward.test_channel(p_name text)
   returns uuid language plpgsql volatile security definer set search_path=pg_catalog, pg_temp;
 create function onceward.thresholds_of(p_monitor text)
-  returns jsonb language sql stable set search_path=pg_catalog, pg_temp;
+  returns jsonb language sql stable set jit=off set search_path=pg_catalog, pg_temp;
 create function onceward.tick(p_limit integer DEFAULT 100)
   returns TABLE(fired integer, missed bigint, skipped integer, next_at timestamp with time zone, next_in interval) language plpgsql volatile security definer set search_path=pg_catalog, pg_temp;
 create function onceward.tick_schedule(p_schedule onceward.schedule_private)
@@ -2624,23 +2624,23 @@ create function onceward.token_scopes(p_hash bytea)
 create function onceward.tokens()
   returns TABLE(id uuid, name text, scopes text[], tenant text, created_at timestamp with time zone, created_by text, expires_at timestamp with time zone, seen_at timestamp with time zone, revoked_at timestamp with time zone, revoked_by text) language plpgsql stable security definer set search_path=pg_catalog, pg_temp;
 create function onceward.told(p_at timestamp with time zone)
-  returns text language sql stable set search_path=pg_catalog, pg_temp;
+  returns text language sql stable set jit=off set search_path=pg_catalog, pg_temp;
 create function onceward.told_busy(p_workers integer, p_slots bigint, p_running bigint, p_tasks jsonb)
-  returns text language sql immutable set search_path=pg_catalog, pg_temp;
+  returns text language sql immutable set jit=off set search_path=pg_catalog, pg_temp;
 create function onceward.told_error(p_error jsonb)
-  returns text language sql immutable set search_path=pg_catalog, pg_temp;
+  returns text language sql immutable set jit=off set search_path=pg_catalog, pg_temp;
 create function onceward.told_lines(p_lines integer, p_tenants integer, p_most integer)
-  returns text language sql immutable set search_path=pg_catalog, pg_temp;
+  returns text language sql immutable set jit=off set search_path=pg_catalog, pg_temp;
 create function onceward.told_pressure(p_lane text)
-  returns text language sql stable set search_path=pg_catalog, pg_temp;
+  returns text language sql stable set jit=off set search_path=pg_catalog, pg_temp;
 create function onceward.told_span(p_span interval)
-  returns text language sql immutable set search_path=pg_catalog, pg_temp;
+  returns text language sql immutable set jit=off set search_path=pg_catalog, pg_temp;
 create function onceward.told_stop(p_limit text, p_key text, p_why text, p_detail jsonb)
-  returns text language sql stable set search_path=pg_catalog, pg_temp;
+  returns text language sql stable set jit=off set search_path=pg_catalog, pg_temp;
 create function onceward.told_text(p_text text)
-  returns text language sql immutable set search_path=pg_catalog, pg_temp;
+  returns text language sql immutable set jit=off set search_path=pg_catalog, pg_temp;
 create function onceward.told_word(p_name text)
-  returns text language sql immutable set search_path=pg_catalog, pg_temp;
+  returns text language sql immutable set jit=off set search_path=pg_catalog, pg_temp;
 create function onceward.try_bucket(p_limit text, p_key text)
   returns onceward.bucket_private language plpgsql volatile set search_path=pg_catalog, pg_temp;
 create function onceward.unarchive(p_job_id uuid)
@@ -2664,41 +2664,41 @@ create function onceward.wake(p_lanes text[], p_why text DEFAULT ''::text)
 create function onceward.why_audit_stays(p_before date, p_held text[])
   returns TABLE(why text, hint text) language plpgsql stable set TimeZone=UTC set search_path=pg_catalog, pg_temp;
 create function onceward.why_cancelling(p_job onceward.job_private)
-  returns TABLE(reason text, sentence text, detail jsonb, until timestamp with time zone, next_step text) language sql stable set search_path=pg_catalog, pg_temp;
+  returns TABLE(reason text, sentence text, detail jsonb, until timestamp with time zone, next_step text) language sql stable set jit=off set search_path=pg_catalog, pg_temp;
 create function onceward.why_dead_letter(p_job onceward.job_private)
-  returns TABLE(reason text, sentence text, detail jsonb, until timestamp with time zone, next_step text) language sql stable set search_path=pg_catalog, pg_temp;
+  returns TABLE(reason text, sentence text, detail jsonb, until timestamp with time zone, next_step text) language sql stable set jit=off set search_path=pg_catalog, pg_temp;
 create function onceward.why_ended(p_job onceward.archive_private)
-  returns TABLE(reason text, sentence text, detail jsonb, until timestamp with time zone, next_step text) language sql stable set search_path=pg_catalog, pg_temp;
+  returns TABLE(reason text, sentence text, detail jsonb, until timestamp with time zone, next_step text) language sql stable set jit=off set search_path=pg_catalog, pg_temp;
 create function onceward.why_expired(p_job onceward.job_private)
-  returns TABLE(reason text, sentence text, detail jsonb, until timestamp with time zone, next_step text) language sql stable set search_path=pg_catalog, pg_temp;
+  returns TABLE(reason text, sentence text, detail jsonb, until timestamp with time zone, next_step text) language sql stable set jit=off set search_path=pg_catalog, pg_temp;
 create function onceward.why_lane_full(p_job onceward.job_private)
-  returns TABLE(reason text, sentence text, detail jsonb, until timestamp with time zone, next_step text) language sql stable set search_path=pg_catalog, pg_temp;
+  returns TABLE(reason text, sentence text, detail jsonb, until timestamp with time zone, next_step text) language sql stable set jit=off set search_path=pg_catalog, pg_temp;
 create function onceward.why_lane_paused(p_job onceward.job_private)
-  returns TABLE(reason text, sentence text, detail jsonb, until timestamp with time zone, next_step text) language sql stable set search_path=pg_catalog, pg_temp;
+  returns TABLE(reason text, sentence text, detail jsonb, until timestamp with time zone, next_step text) language sql stable set jit=off set search_path=pg_catalog, pg_temp;
 create function onceward.why_lease_over(p_job onceward.job_private)
-  returns TABLE(reason text, sentence text, detail jsonb, until timestamp with time zone, next_step text) language plpgsql stable set search_path=pg_catalog, pg_temp;
+  returns TABLE(reason text, sentence text, detail jsonb, until timestamp with time zone, next_step text) language plpgsql stable set jit=off set search_path=pg_catalog, pg_temp;
 create function onceward.why_new_version(p_job onceward.job_private)
-  returns TABLE(reason text, sentence text, detail jsonb, until timestamp with time zone, next_step text) language sql stable set search_path=pg_catalog, pg_temp;
+  returns TABLE(reason text, sentence text, detail jsonb, until timestamp with time zone, next_step text) language sql stable set jit=off set search_path=pg_catalog, pg_temp;
 create function onceward.why_no_worker(p_job onceward.job_private)
-  returns TABLE(reason text, sentence text, detail jsonb, until timestamp with time zone, next_step text) language sql stable set search_path=pg_catalog, pg_temp;
+  returns TABLE(reason text, sentence text, detail jsonb, until timestamp with time zone, next_step text) language sql stable set jit=off set search_path=pg_catalog, pg_temp;
 create function onceward.why_no_worker_for_task(p_job onceward.job_private)
-  returns TABLE(reason text, sentence text, detail jsonb, until timestamp with time zone, next_step text) language plpgsql stable set search_path=pg_catalog, pg_temp;
+  returns TABLE(reason text, sentence text, detail jsonb, until timestamp with time zone, next_step text) language plpgsql stable set jit=off set search_path=pg_catalog, pg_temp;
 create function onceward.why_running(p_job onceward.job_private)
-  returns TABLE(reason text, sentence text, detail jsonb, until timestamp with time zone, next_step text) language sql stable set search_path=pg_catalog, pg_temp;
+  returns TABLE(reason text, sentence text, detail jsonb, until timestamp with time zone, next_step text) language sql stable set jit=off set search_path=pg_catalog, pg_temp;
 create function onceward.why_turn(p_job onceward.job_private)
-  returns TABLE(reason text, sentence text, detail jsonb, until timestamp with time zone, next_step text) language plpgsql stable set search_path=pg_catalog, pg_temp;
+  returns TABLE(reason text, sentence text, detail jsonb, until timestamp with time zone, next_step text) language plpgsql stable set jit=off set search_path=pg_catalog, pg_temp;
 create function onceward.why_unknown(p_job_id uuid)
-  returns TABLE(reason text, sentence text, detail jsonb, until timestamp with time zone, next_step text) language plpgsql stable set search_path=pg_catalog, pg_temp;
+  returns TABLE(reason text, sentence text, detail jsonb, until timestamp with time zone, next_step text) language plpgsql stable set jit=off set search_path=pg_catalog, pg_temp;
 create function onceward.why_waits_for_event(p_job onceward.job_private)
-  returns TABLE(reason text, sentence text, detail jsonb, until timestamp with time zone, next_step text) language sql stable set search_path=pg_catalog, pg_temp;
+  returns TABLE(reason text, sentence text, detail jsonb, until timestamp with time zone, next_step text) language sql stable set jit=off set search_path=pg_catalog, pg_temp;
 create function onceward.why_waits_for_jobs(p_job onceward.job_private)
-  returns TABLE(reason text, sentence text, detail jsonb, until timestamp with time zone, next_step text) language plpgsql stable set search_path=pg_catalog, pg_temp;
+  returns TABLE(reason text, sentence text, detail jsonb, until timestamp with time zone, next_step text) language plpgsql stable set jit=off set search_path=pg_catalog, pg_temp;
 create function onceward.why_waits_for_key(p_job onceward.job_private)
-  returns TABLE(reason text, sentence text, detail jsonb, until timestamp with time zone, next_step text) language plpgsql stable set search_path=pg_catalog, pg_temp;
+  returns TABLE(reason text, sentence text, detail jsonb, until timestamp with time zone, next_step text) language plpgsql stable set jit=off set search_path=pg_catalog, pg_temp;
 create function onceward.why_waits_for_limit(p_job onceward.job_private)
-  returns TABLE(reason text, sentence text, detail jsonb, until timestamp with time zone, next_step text) language plpgsql stable set search_path=pg_catalog, pg_temp;
+  returns TABLE(reason text, sentence text, detail jsonb, until timestamp with time zone, next_step text) language plpgsql stable set jit=off set search_path=pg_catalog, pg_temp;
 create function onceward.why_waits_for_time(p_job onceward.job_private)
-  returns TABLE(reason text, sentence text, detail jsonb, until timestamp with time zone, next_step text) language plpgsql stable set search_path=pg_catalog, pg_temp;
+  returns TABLE(reason text, sentence text, detail jsonb, until timestamp with time zone, next_step text) language plpgsql stable set jit=off set search_path=pg_catalog, pg_temp;
 create function onceward.worker_is_live(p_worker_id uuid)
   returns boolean language sql stable set search_path=pg_catalog, pg_temp;
 create function onceward.write_limit(p_name text, p_limit jsonb, p_source text)

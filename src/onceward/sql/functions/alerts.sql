@@ -5,6 +5,7 @@ create or replace function onceward.no_such_alert(p_alert_id uuid)
   returns void
   language plpgsql immutable
   set search_path = pg_catalog, pg_temp
+  set jit = off
 as $$
 begin
   raise exception 'alert % does not exist', p_alert_id
@@ -18,6 +19,7 @@ create or replace function onceward.apply_findings(p_monitor onceward.monitor_pr
   returns integer
   language plpgsql
   set search_path = pg_catalog, pg_temp
+  set jit = off
 as $$
 declare
   v_finding jsonb;
@@ -62,6 +64,7 @@ create or replace function onceward.see_finding(p_monitor onceward.monitor_priva
   returns uuid
   language plpgsql
   set search_path = pg_catalog, pg_temp
+  set jit = off
 as $$
 declare
   v_now    timestamptz := onceward.now();
@@ -116,6 +119,7 @@ create or replace function onceward.is_silenced(p_alert onceward.alert_private)
   returns boolean
   language sql stable
   set search_path = pg_catalog, pg_temp
+  set jit = off
 as $$
   select exists (
     select from onceward.silence_private as s
@@ -131,6 +135,7 @@ create or replace function onceward.channels_for(p_monitor onceward.monitor_priv
   returns setof onceward.channel_private
   language sql stable
   set search_path = pg_catalog, pg_temp
+  set jit = off
 as $$
   select c.* from onceward.channel_private as c
    where onceward.severity_rank(p_severity) >= onceward.severity_rank(c.severity)
@@ -142,6 +147,7 @@ create or replace function onceward.has_channel(p_alert_id uuid)
   returns boolean
   language sql stable security definer
   set search_path = pg_catalog, pg_temp
+  set jit = off
 as $$
   select exists (select from onceward.channels_for(m, a.tenant, a.severity))
     from onceward.alert_private as a join onceward.monitor_private as m on m.name = a.monitor
@@ -156,6 +162,7 @@ create or replace function onceward.notify_channels(p_monitor onceward.monitor_p
   returns integer
   language plpgsql
   set search_path = pg_catalog, pg_temp
+  set jit = off
 as $$
 declare
   v_channel record;
@@ -189,6 +196,7 @@ create or replace function onceward.alert_notice(
   returns jsonb
   language sql stable
   set search_path = pg_catalog, pg_temp
+  set jit = off
 as $$
   select p_target || case p_kind
     when 'email' then jsonb_build_object('subject', p_subject, 'text', n.text)
@@ -215,6 +223,7 @@ create or replace function onceward.lock_alert(p_alert_id uuid)
   returns onceward.alert_private
   language plpgsql
   set search_path = pg_catalog, pg_temp
+  set jit = off
 as $$
 declare
   v_alert onceward.alert_private;
@@ -234,6 +243,7 @@ create or replace function onceward.audit_alert(p_alert onceward.alert_private, 
   returns void
   language sql volatile
   set search_path = pg_catalog, pg_temp
+  set jit = off
 as $$
   select onceward.audit(p_kind, p_tenant => p_alert.tenant, p_entity_type => 'alert', p_entity_id => p_alert.id::text,
     p_before => jsonb_build_object('state', p_alert.state), p_message => p_note,
@@ -244,6 +254,7 @@ create or replace function onceward.ack_alert(p_alert_id uuid, p_note text defau
   returns boolean
   language plpgsql security definer
   set search_path = pg_catalog, pg_temp
+  set jit = off
 as $$
 declare
   v_alert onceward.alert_private := onceward.lock_alert(p_alert_id);
@@ -267,6 +278,7 @@ create or replace function onceward.close_alert(p_alert_id uuid, p_note text)
   returns boolean
   language plpgsql security definer
   set search_path = pg_catalog, pg_temp
+  set jit = off
 as $$
 declare
   v_alert onceward.alert_private := onceward.lock_alert(p_alert_id);
@@ -299,6 +311,7 @@ create or replace function onceward.silence_alerts(
   returns uuid
   language plpgsql security definer
   set search_path = pg_catalog, pg_temp
+  set jit = off
 as $$
 declare
   v_id     uuid := onceward.new_id();
@@ -333,6 +346,7 @@ create or replace function onceward.end_silence(p_silence_id uuid)
   returns boolean
   language plpgsql security definer
   set search_path = pg_catalog, pg_temp
+  set jit = off
 as $$
 declare
   v_silence onceward.silence_private;

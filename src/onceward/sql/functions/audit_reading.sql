@@ -5,6 +5,7 @@ create or replace function onceward.check_sees_log()
   returns void
   language plpgsql stable
   set search_path = pg_catalog, pg_temp
+  set jit = off
 as $$
 begin
   if not onceward.sees_all_tenants()
@@ -56,6 +57,7 @@ create or replace function onceward.seal_page(p_after bigint, p_limit integer de
   returns table (number bigint, fields text[], head bytea, peaks bytea[])
   language plpgsql stable security definer
   set search_path = pg_catalog, pg_temp
+  set jit = off
 as $$
 begin
   perform onceward.check_limit(p_limit);
@@ -77,6 +79,7 @@ create or replace function onceward.audit_status()
   )
   language plpgsql stable security definer
   set search_path = pg_catalog, pg_temp
+  set jit = off
 as $$
 declare
   v_last onceward.seal_private;
@@ -107,6 +110,7 @@ create or replace function onceward.seal_of(p_seq bigint)
   returns table (number bigint, place integer, seqs bigint[], leaves bytea, fields text[])
   language plpgsql stable security definer
   set search_path = pg_catalog, pg_temp
+  set jit = off
   set timezone = 'UTC'
 as $$
 declare
@@ -135,6 +139,7 @@ create or replace function onceward.no_such_entry(p_seq bigint)
   returns void
   language plpgsql immutable
   set search_path = pg_catalog, pg_temp
+  set jit = off
 as $$
 begin
   raise exception 'audit entry % does not exist', p_seq

@@ -165,6 +165,7 @@ create or replace function onceward.estimate_jobs()
   returns bigint
   language sql stable
   set search_path = pg_catalog, pg_temp
+  set jit = off
 as $$
   select case when onceward.sees_all_tenants() then
     -- Exactly, as long as that is quick.
@@ -184,6 +185,7 @@ create or replace function onceward.activity(p_minutes integer default 60, p_pag
   returns table (minute timestamptz, lane text, done bigint, failed bigint, about boolean)
   language plpgsql stable
   set search_path = pg_catalog, pg_temp
+  set jit = off
 as $$
 declare
   v_from  timestamptz := date_trunc('minute', onceward.now()) - make_interval(mins => least(greatest(p_minutes, 1), 1440) - 1);
@@ -228,6 +230,7 @@ create or replace function onceward.pulse()
   returns text
   language sql stable
   set search_path = pg_catalog, pg_temp
+  set jit = off
 as $$
   select md5(concat_ws('|',
     (select string_agg(concat_ws(',', l.name, l.paused, l.ready, l.running, l.scheduled, l.blocked, l.dead_letter), ';' order by l.name)

@@ -6,6 +6,7 @@ create or replace function onceward.assign_dead_letters(p_task text, p_fingerpri
   returns boolean
   language plpgsql security definer
   set search_path = pg_catalog, pg_temp
+  set jit = off
 as $$
 declare
   v_tenant      text := onceward.tenant_of_care();
@@ -47,6 +48,7 @@ create or replace function onceward.comment_dead_letters(p_task text, p_fingerpr
   returns uuid
   language plpgsql security definer
   set search_path = pg_catalog, pg_temp
+  set jit = off
 as $$
 declare
   v_tenant      text := onceward.tenant_of_care();
@@ -79,6 +81,7 @@ create or replace function onceward.tenant_of_care()
   returns text
   language plpgsql stable
   set search_path = pg_catalog, pg_temp
+  set jit = off
 as $$
 begin
   if onceward.sees_all_tenants() or onceward.current_tenant() is null then
@@ -94,6 +97,7 @@ create or replace function onceward.check_care(p_task text, p_fingerprint text)
   returns void
   language plpgsql stable
   set search_path = pg_catalog, pg_temp
+  set jit = off
 as $$
 begin
   if not exists (select from onceward.job_private as j

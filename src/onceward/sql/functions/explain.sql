@@ -7,6 +7,7 @@ create or replace function onceward.explain(p_job_id uuid)
   returns table (reason text, sentence text, detail jsonb, until timestamptz, next_step text)
   language plpgsql stable security definer
   set search_path = pg_catalog, pg_temp
+  set jit = off
 as $$
 declare
   v_job   onceward.job_private;
@@ -36,6 +37,7 @@ create or replace function onceward.reasons(p_job onceward.job_private)
   returns table (reason text, sentence text, detail jsonb, until timestamptz, next_step text)
   language plpgsql stable
   set search_path = pg_catalog, pg_temp
+  set jit = off
 as $$
 begin
   if p_job.state = 'dead_letter' then

@@ -4,6 +4,7 @@ create or replace function onceward.why_running(p_job onceward.job_private)
   returns table (reason text, sentence text, detail jsonb, until timestamptz, next_step text)
   language sql stable
   set search_path = pg_catalog, pg_temp
+  set jit = off
 as $$
   select 'running',
          format('Runs since %s on worker "%s", attempt %s of %s.', onceward.told(p_job.started_at),
@@ -20,6 +21,7 @@ create or replace function onceward.why_cancelling(p_job onceward.job_private)
   returns table (reason text, sentence text, detail jsonb, until timestamptz, next_step text)
   language sql stable
   set search_path = pg_catalog, pg_temp
+  set jit = off
 as $$
   select 'cancelling',
          format('Somebody asked it to stop at %s%s; its worker ends it as soon as the handler lets go.',
@@ -35,6 +37,7 @@ create or replace function onceward.why_lease_over(p_job onceward.job_private)
   returns table (reason text, sentence text, detail jsonb, until timestamptz, next_step text)
   language plpgsql stable
   set search_path = pg_catalog, pg_temp
+  set jit = off
 as $$
 declare
   v_worker onceward.worker_private;
@@ -69,6 +72,7 @@ create or replace function onceward.why_dead_letter(p_job onceward.job_private)
   returns table (reason text, sentence text, detail jsonb, until timestamptz, next_step text)
   language sql stable
   set search_path = pg_catalog, pg_temp
+  set jit = off
 as $$
   select 'dead_letter',
          format('Gave up at %s after attempt %s of %s%s.', onceward.told(p_job.dead_at), p_job.attempt, p_job.max_attempts,
@@ -97,6 +101,7 @@ create or replace function onceward.why_ended(p_job onceward.archive_private)
   returns table (reason text, sentence text, detail jsonb, until timestamptz, next_step text)
   language sql stable
   set search_path = pg_catalog, pg_temp
+  set jit = off
 as $$
   select p_job.state,
          case p_job.state
@@ -116,6 +121,7 @@ create or replace function onceward.made_at(p_id uuid)
   returns timestamptz
   language sql immutable
   set search_path = pg_catalog, pg_temp
+  set jit = off
 as $$
   select to_timestamp(('x' || substring(replace(p_id::text, '-', '') from 1 for 12))::bit(48)::bigint / 1000.0)
    where substring(p_id::text from 15 for 1) = '7'
@@ -126,6 +132,7 @@ create or replace function onceward.why_unknown(p_job_id uuid)
   returns table (reason text, sentence text, detail jsonb, until timestamptz, next_step text)
   language plpgsql stable
   set search_path = pg_catalog, pg_temp
+  set jit = off
 as $$
 declare
   v_trace   record;

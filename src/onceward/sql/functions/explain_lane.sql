@@ -5,6 +5,7 @@ create or replace function onceward.why_turn(p_job onceward.job_private)
   returns table (reason text, sentence text, detail jsonb, until timestamptz, next_step text)
   language plpgsql stable
   set search_path = pg_catalog, pg_temp
+  set jit = off
 as $$
 declare
   c_most  constant integer := 1000;
@@ -54,6 +55,7 @@ create or replace function onceward.told_lines(p_lines integer, p_tenants intege
   returns text
   language sql immutable
   set search_path = pg_catalog, pg_temp
+  set jit = off
 as $$
   select case when p_tenants > 0 then format('It takes turns with %s%s, whose jobs wait there, too.',
                                              case when p_lines >= p_most then 'at least ' else '' end,
@@ -85,6 +87,7 @@ create or replace function onceward.lane_busy(p_lane text)
   returns table (workers integer, slots bigint, running bigint, tasks jsonb)
   language plpgsql stable
   set search_path = pg_catalog, pg_temp
+  set jit = off
 as $$
 declare
   v_live uuid[];
@@ -105,6 +108,7 @@ create or replace function onceward.told_busy(p_workers integer, p_slots bigint,
   returns text
   language sql immutable
   set search_path = pg_catalog, pg_temp
+  set jit = off
 as $$
   select format('The %s of the lane run%s %s of %s at once%s.', onceward.counted(p_workers, 'worker'),
                 case when p_workers = 1 then 's' else '' end, p_running, p_slots,
@@ -117,6 +121,7 @@ create or replace function onceward.explain_lane(p_lane text default null)
   returns table (lane text, reason text, sentence text, detail jsonb, until timestamptz, next_step text)
   language plpgsql stable security definer
   set search_path = pg_catalog, pg_temp
+  set jit = off
 as $$
 begin
   if p_lane is not null and not exists (select from onceward.lane_private as l where l.name = p_lane) then
@@ -138,6 +143,7 @@ create or replace function onceward.reason_of_lane(p_lane onceward.lane_private)
   returns table (reason text, sentence text, detail jsonb, until timestamptz, next_step text)
   language plpgsql stable
   set search_path = pg_catalog, pg_temp
+  set jit = off
 as $$
 declare
   v_look  record;
@@ -208,6 +214,7 @@ create or replace function onceward.stops_of_lane(
 )
   language plpgsql stable
   set search_path = pg_catalog, pg_temp
+  set jit = off
 as $$
 begin
   with line as materialized (
@@ -234,6 +241,7 @@ create or replace function onceward.told_pressure(p_lane text)
   returns text
   language sql stable
   set search_path = pg_catalog, pg_temp
+  set jit = off
 as $$
   select case f.over when 'reject' then 'New jobs are refused: ' when 'defer' then 'New jobs are put off: ' else 'Its bound is passed: ' end
          || f.reason || '.'
@@ -251,6 +259,7 @@ create or replace function onceward.has_no_tenant(p_line text)
   returns boolean
   language sql immutable
   set search_path = pg_catalog, pg_temp
+  set jit = off
 as $$ select split_part(p_line, chr(31), 1) = '' $$;
 
 -- The first hundred lines of a lane; for a session of one tenant, its own before all others.
@@ -258,6 +267,7 @@ create or replace function onceward.lines_to_look_at(p_lane text)
   returns text[]
   language sql stable
   set search_path = pg_catalog, pg_temp
+  set jit = off
 as $$
   select case when t.tenant is null then onceward.lines_of(p_lane, null, 100)
               else array_prepend(t.tenant, array_remove(onceward.lines_of(p_lane, t.tenant, 100), t.tenant)) end

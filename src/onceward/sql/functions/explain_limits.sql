@@ -5,6 +5,7 @@ create or replace function onceward.stops_of_line(p_lane text, p_line text)
   returns table (limit_name text, key text, why text, next_at timestamptz, detail jsonb)
   language plpgsql stable
   set search_path = pg_catalog, pg_temp
+  set jit = off
 as $$
 declare
   -- A caller's column `line` brings its collation along, under which uses_of_line would pass the index of claims by.
@@ -51,6 +52,7 @@ create or replace function onceward.told_stop(p_limit text, p_key text, p_why te
   returns text
   language sql stable
   set search_path = pg_catalog, pg_temp
+  set jit = off
 as $$
   select format('limit "%s"%s, %s', p_limit, case when p_key <> '' then format(' (key "%s")', onceward.shown(p_key)) else '' end, case
     when p_detail ? 'paused_until' then format('paused until %s%s', onceward.told((p_detail ->> 'paused_until')::timestamptz),
@@ -67,6 +69,7 @@ create or replace function onceward.why_waits_for_limit(p_job onceward.job_priva
   returns table (reason text, sentence text, detail jsonb, until timestamptz, next_step text)
   language plpgsql stable
   set search_path = pg_catalog, pg_temp
+  set jit = off
 as $$
 declare
   v_all   jsonb;
@@ -104,6 +107,7 @@ $$;
 create or replace function onceward.lines_beside(p_job onceward.job_private, p_most integer, out lines integer, out tenants integer)
   language sql stable
   set search_path = pg_catalog, pg_temp
+  set jit = off
 as $$
   select count(*), count(distinct o.tenant) filter (where o.tenant <> onceward.tenant_of_line(p_job.line))
     from (select l.line, onceward.tenant_of_line(l.line) as tenant
@@ -116,4 +120,5 @@ create or replace function onceward.tenant_of_line(p_line text)
   returns text
   language sql immutable
   set search_path = pg_catalog, pg_temp
+  set jit = off
 as $$ select coalesce(nullif(split_part(p_line, chr(31), 1), ''), 'default') $$;

@@ -4,6 +4,7 @@ create or replace function onceward.counted(p_count numeric, p_noun text)
   returns text
   language sql immutable
   set search_path = pg_catalog, pg_temp
+  set jit = off
 as $$ select format('%s %s%s', p_count, p_noun, case when p_count = 1 then '' else 's' end) $$;
 
 -- A duration for people, to two figures or so: 507 milliseconds, 40 seconds, 5 minutes, 3 hours, 12 days.
@@ -11,6 +12,7 @@ create or replace function onceward.told_span(p_span interval)
   returns text
   language sql immutable
   set search_path = pg_catalog, pg_temp
+  set jit = off
 as $$
   select onceward.counted(n, unit)
     from (select extract(epoch from p_span) as seconds) as s
@@ -28,6 +30,7 @@ create or replace function onceward.told(p_at timestamptz)
   returns text
   language sql stable
   set search_path = pg_catalog, pg_temp
+  set jit = off
 as $$
   select to_char(p_at at time zone 'UTC', 'YYYY-MM-DD HH24:MI:SS"Z"')
          || case when abs(extract(epoch from p_at - onceward.now())) < 1 then ' (now)'
@@ -40,6 +43,7 @@ create or replace function onceward.told_text(p_text text)
   returns text
   language sql immutable
   set search_path = pg_catalog, pg_temp
+  set jit = off
 as $$
   select nullif(rtrim(case when length(t) > 300 then left(t, 300) || '…' else t end, '. '), '')
     from (select trim(regexp_replace(left(p_text, 2000), '\s+', ' ', 'g')) as t) as l
@@ -50,6 +54,7 @@ create or replace function onceward.told_error(p_error jsonb)
   returns text
   language sql immutable
   set search_path = pg_catalog, pg_temp
+  set jit = off
 as $$
   select nullif(concat_ws(': ', nullif(p_error ->> 'type', ''), onceward.told_text(p_error ->> 'message')), '')
 $$;
@@ -59,6 +64,7 @@ create or replace function onceward.told_word(p_name text)
   returns text
   language sql immutable
   set search_path = pg_catalog, pg_temp
+  set jit = off
 as $$
   select case when p_name ~ '^[A-Za-z0-9_.:/@-]+$' then p_name else '''' || replace(p_name, '''', '''\''''') || '''' end
 $$;

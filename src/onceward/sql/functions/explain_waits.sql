@@ -4,6 +4,7 @@ create or replace function onceward.why_expired(p_job onceward.job_private)
   returns table (reason text, sentence text, detail jsonb, until timestamptz, next_step text)
   language sql stable
   set search_path = pg_catalog, pg_temp
+  set jit = off
 as $$
   select 'expired',
          format('Expired at %s before it could start; the next worker that looks cancels it.', onceward.told(p_job.expires_at)),
@@ -17,6 +18,7 @@ create or replace function onceward.why_waits_for_event(p_job onceward.job_priva
   returns table (reason text, sentence text, detail jsonb, until timestamptz, next_step text)
   language sql stable
   set search_path = pg_catalog, pg_temp
+  set jit = off
 as $$
   select 'waits_for_event',
          case when e.has_come then format('Event "%s" has come; the next worker that looks lets it go on.', n.name)
@@ -39,6 +41,7 @@ create or replace function onceward.why_waits_for_jobs(p_job onceward.job_privat
   returns table (reason text, sentence text, detail jsonb, until timestamptz, next_step text)
   language plpgsql stable
   set search_path = pg_catalog, pg_temp
+  set jit = off
 as $$
 declare
   c_most  constant integer := 1000;
@@ -89,6 +92,7 @@ create or replace function onceward.why_waits_for_time(p_job onceward.job_privat
   returns table (reason text, sentence text, detail jsonb, until timestamptz, next_step text)
   language plpgsql stable
   set search_path = pg_catalog, pg_temp
+  set jit = off
 as $$
 declare
   v_last  record;
@@ -159,6 +163,7 @@ create or replace function onceward.why_waits_for_key(p_job onceward.job_private
   returns table (reason text, sentence text, detail jsonb, until timestamptz, next_step text)
   language plpgsql stable
   set search_path = pg_catalog, pg_temp
+  set jit = off
 as $$
 declare
   c_most    constant integer := 1000;

@@ -4,6 +4,7 @@ create or replace function onceward.why_lane_paused(p_job onceward.job_private)
   returns table (reason text, sentence text, detail jsonb, until timestamptz, next_step text)
   language sql stable
   set search_path = pg_catalog, pg_temp
+  set jit = off
 as $$
   select 'lane_paused',
          format('Lane "%s" is paused since %s by %s%s.', l.name, onceward.told(l.paused_at), l.paused_by,
@@ -20,6 +21,7 @@ create or replace function onceward.lane_full(p_lane text)
   returns integer
   language sql stable
   set search_path = pg_catalog, pg_temp
+  set jit = off
 as $$
   select l.max_running
     from onceward.lane_private as l
@@ -30,6 +32,7 @@ create or replace function onceward.why_lane_full(p_job onceward.job_private)
   returns table (reason text, sentence text, detail jsonb, until timestamptz, next_step text)
   language sql stable
   set search_path = pg_catalog, pg_temp
+  set jit = off
 as $$
   select 'lane_full',
          format('Lane "%s" is full: %s %s, and no more may run at once.', p_job.lane, onceward.counted(r.running, 'job'),
@@ -47,6 +50,7 @@ create or replace function onceward.why_no_worker(p_job onceward.job_private)
   returns table (reason text, sentence text, detail jsonb, until timestamptz, next_step text)
   language sql stable
   set search_path = pg_catalog, pg_temp
+  set jit = off
 as $$
   select 'no_worker',
          format('No live worker serves lane "%s"%s.', p_job.lane,
@@ -68,6 +72,7 @@ create or replace function onceward.lane_knows(p_lane text, p_task text)
   returns boolean
   language sql stable
   set search_path = pg_catalog, pg_temp
+  set jit = off
 as $$
   select exists (select from onceward.worker_private as w
                   where w.retired_at is null and w.expires_at > onceward.now() and p_lane = any (w.lanes)
@@ -79,6 +84,7 @@ create or replace function onceward.is_for_no_worker(p_job onceward.job_private,
   returns boolean
   language sql stable
   set search_path = pg_catalog, pg_temp
+  set jit = off
 as $$
   select coalesce(p_why like 'this worker has no task %', false)
      and not onceward.lane_knows(p_job.lane, p_job.task)
@@ -90,6 +96,7 @@ create or replace function onceward.why_no_worker_for_task(p_job onceward.job_pr
   returns table (reason text, sentence text, detail jsonb, until timestamptz, next_step text)
   language plpgsql stable
   set search_path = pg_catalog, pg_temp
+  set jit = off
 as $$
 declare
   v_workers integer := (select count(*) from onceward.worker_private as w
@@ -122,6 +129,7 @@ create or replace function onceward.why_new_version(p_job onceward.job_private)
   returns table (reason text, sentence text, detail jsonb, until timestamptz, next_step text)
   language sql stable
   set search_path = pg_catalog, pg_temp
+  set jit = off
 as $$
   select 'new_version',
          format('%s done by version %s, and the live workers run %s: the next attempt takes over %s.',
@@ -146,6 +154,7 @@ create or replace function onceward.nearest_task(p_task text)
   returns text
   language sql stable
   set search_path = pg_catalog, pg_temp
+  set jit = off
 as $$
   select n.name
     from (select t.name from onceward.task_private as t
@@ -162,6 +171,7 @@ create or replace function onceward.edit_distance(p_a text, p_b text)
   returns integer
   language plpgsql immutable
   set search_path = pg_catalog, pg_temp
+  set jit = off
 as $$
 declare
   v_b    text[] := string_to_array(p_b, null);

@@ -7,6 +7,7 @@ create or replace function onceward.metrics(p_most integer default 100000)
   returns table (name text, labels jsonb, value double precision)
   language plpgsql stable security definer
   set search_path = pg_catalog, pg_temp
+  set jit = off
 as $$
 begin
   if p_most is null or p_most not between 1 and 100000000 then
@@ -28,6 +29,7 @@ create or replace function onceward.measured_lanes()
   returns setof text
   language sql stable
   set search_path = pg_catalog, pg_temp
+  set jit = off
 as $$ select l.name from onceward.lane_private as l order by l.name limit 200 $$;
 
 create or replace function onceward.metrics_of_jobs(p_most integer)
@@ -138,12 +140,14 @@ create or replace function onceward.oldest_ready(p_lane text)
   returns timestamptz
   language sql stable
   set search_path = pg_catalog, pg_temp
+  set jit = off
 as $$ select min(j.run_at) from onceward.heads_of_lane(p_lane) as j $$;
 
 create or replace function onceward.metrics_of_lanes()
   returns table (name text, labels jsonb, value double precision)
   language sql stable
   set search_path = pg_catalog, pg_temp
+  set jit = off
 as $$
   with live as materialized (
     select w.lanes, w.concurrency from onceward.worker_private as w
@@ -198,6 +202,7 @@ create or replace function onceward.metrics_of_storage()
   returns table (name text, labels jsonb, value double precision)
   language sql stable
   set search_path = pg_catalog, pg_temp
+  set jit = off
 as $$
   select 'onceward_xmin_age_transactions', '{}'::jsonb, coalesce(max(h.age), 0)::double precision
     from (select greatest(age(a.backend_xmin), age(a.backend_xid)) as age from pg_stat_activity as a

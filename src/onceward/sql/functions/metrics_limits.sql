@@ -5,6 +5,7 @@ create or replace function onceward.metrics_of_limits(p_most integer)
   returns table (name text, labels jsonb, value double precision)
   language sql stable
   set search_path = pg_catalog, pg_temp
+  set jit = off
 as $$
   with measured as materialized (
     select l from onceward.limit_private as l order by l.name limit 200
@@ -35,6 +36,7 @@ create or replace function onceward.level_of(p_limit onceward.limit_private, p_b
   returns double precision
   language sql stable
   set search_path = pg_catalog, pg_temp
+  set jit = off
 as $$
   select greatest(0, least(
     coalesce(onceward.refilled(p_bucket.level, p_limit.burst, p_limit.rate, p_bucket.refilled_at, onceward.now()) / p_limit.burst, 1),
@@ -50,6 +52,7 @@ create or replace function onceward.sample_limits()
   returns integer
   language plpgsql
   set search_path = pg_catalog, pg_temp
+  set jit = off
 as $$
 declare
   v_at    timestamptz := date_trunc('minute', onceward.now());
@@ -74,6 +77,7 @@ create or replace function onceward.metrics_of_watch(p_most integer)
   returns table (name text, labels jsonb, value double precision)
   language sql stable
   set search_path = pg_catalog, pg_temp
+  set jit = off
 as $$
   select 'onceward_alerts_open', jsonb_build_object('severity', s.severity), (
            select count(*) from (select from onceward.alert_private as a

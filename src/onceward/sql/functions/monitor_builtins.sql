@@ -3,6 +3,7 @@ create or replace function onceward.builtin_monitors()
   returns table (name text, function text, every interval, hold_for interval, clear_after interval, description text)
   language sql immutable
   set search_path = pg_catalog, pg_temp
+  set jit = off
 as $$
   values
     ('ready_age', 'check_ready_age', interval '30 seconds', interval '0', interval '0',
@@ -47,6 +48,7 @@ create or replace function onceward.builtin_thresholds()
   returns table (monitor text, name text, unit text, value numeric, description text)
   language sql immutable
   set search_path = pg_catalog, pg_temp
+  set jit = off
 as $$
   values
     ('ready_age', 'warning_age', 'seconds', 300::numeric, 'a ready job has waited so long'),
@@ -114,6 +116,7 @@ create or replace function onceward.declare_builtins()
   returns void
   language plpgsql
   set search_path = pg_catalog, pg_temp
+  set jit = off
 as $$
 declare
   v_row record;

@@ -6,6 +6,7 @@ create or replace function onceward.severity_at(p_value numeric, p_warning numer
   returns text
   language sql immutable
   set search_path = pg_catalog, pg_temp
+  set jit = off
 as $$
   select case when p_value >= p_critical then 'critical' when p_value >= p_warning then 'warning' end
 $$;
@@ -14,6 +15,7 @@ create or replace function onceward.seconds_of(p_span interval)
   returns numeric
   language sql immutable
   set search_path = pg_catalog, pg_temp
+  set jit = off
 as $$
   select round(extract(epoch from p_span), 1)
 $$;
@@ -23,6 +25,7 @@ create or replace function onceward.span_text(p_seconds numeric)
   returns text
   language sql immutable
   set search_path = pg_catalog, pg_temp
+  set jit = off
 as $$
   select case when p_seconds < 120 then round(p_seconds) || ' s'
               when p_seconds < 7200 then round(p_seconds / 60) || ' min'
@@ -35,6 +38,7 @@ create or replace function onceward.ready_heads()
   returns table (lane text, job_id uuid, since timestamptz)
   language plpgsql stable
   set search_path = pg_catalog, pg_temp
+  set jit = off
 as $$
 declare
   v_job onceward.job_private;
@@ -67,6 +71,7 @@ create or replace function onceward.check_ready_age(p_thresholds jsonb)
   returns table (key text, severity text, value numeric, summary text, detail jsonb)
   language sql stable
   set search_path = pg_catalog, pg_temp
+  set jit = off
 as $$
   select h.lane,
          onceward.severity_at(h.age, (p_thresholds ->> 'warning_age')::numeric, (p_thresholds ->> 'critical_age')::numeric),
@@ -82,6 +87,7 @@ create or replace function onceward.check_stuck(p_thresholds jsonb)
   returns table (tenant text, key text, severity text, value numeric, summary text, detail jsonb)
   language sql stable
   set search_path = pg_catalog, pg_temp
+  set jit = off
 as $$
   with late as (
     select make_interval(secs => (p_thresholds ->> 'late')::double precision) as grace
@@ -112,6 +118,7 @@ create or replace function onceward.check_rescued(p_thresholds jsonb)
   returns table (tenant text, key text, severity text, value numeric, summary text, detail jsonb)
   language sql stable
   set search_path = pg_catalog, pg_temp
+  set jit = off
 as $$
   with rescued as materialized (
     select a.job_id, a.tenant, a.task
@@ -137,6 +144,7 @@ create or replace function onceward.check_dead_letters(p_thresholds jsonb)
   returns table (tenant text, key text, severity text, value numeric, summary text, detail jsonb)
   language sql stable
   set search_path = pg_catalog, pg_temp
+  set jit = off
 as $$
   with dead as materialized (
     select j.id, j.tenant, j.task, j.last_error ->> 'type' as error_type, j.last_error ->> 'fingerprint' as fingerprint
@@ -161,6 +169,7 @@ create or replace function onceward.check_partial_completions(p_thresholds jsonb
   returns table (tenant text, key text, severity text, value numeric, summary text, detail jsonb)
   language sql stable
   set search_path = pg_catalog, pg_temp
+  set jit = off
 as $$
   with dead as materialized (
     select j.id, j.tenant, j.task from onceward.job_private as j
@@ -187,6 +196,7 @@ create or replace function onceward.recent_ends(p_window numeric)
   returns table (tenant text, task text, done bigint, failed bigint, dead bigint)
   language plpgsql stable
   set search_path = pg_catalog, pg_temp
+  set jit = off
 as $$
 declare
   v_from uuid := onceward.id_at(onceward.now() - make_interval(secs => p_window::double precision));
@@ -211,6 +221,7 @@ create or replace function onceward.check_failure_rate(p_thresholds jsonb)
   returns table (tenant text, key text, severity text, value numeric, summary text)
   language sql stable
   set search_path = pg_catalog, pg_temp
+  set jit = off
 as $$
   select e.tenant, e.task,
          case when e.ended >= (p_thresholds ->> 'least_jobs')::numeric then
@@ -227,6 +238,7 @@ create or replace function onceward.check_retry_rate(p_thresholds jsonb)
   returns table (tenant text, key text, severity text, value numeric, summary text)
   language sql stable
   set search_path = pg_catalog, pg_temp
+  set jit = off
 as $$
   select e.tenant, e.task,
          case when e.ended >= (p_thresholds ->> 'least_attempts')::numeric then
@@ -244,6 +256,7 @@ create or replace function onceward.check_long_running(p_thresholds jsonb)
   returns table (tenant text, key text, severity text, value numeric, summary text, detail jsonb)
   language sql stable
   set search_path = pg_catalog, pg_temp
+  set jit = off
 as $$
   with running as materialized (
     select j.id, j.tenant, j.task, j.started_at from onceward.job_private as j

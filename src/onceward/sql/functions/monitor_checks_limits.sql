@@ -5,6 +5,7 @@ create or replace function onceward.check_limit_starvation(p_thresholds jsonb)
   returns table (key text, severity text, value numeric, summary text, detail jsonb)
   language sql stable
   set search_path = pg_catalog, pg_temp
+  set jit = off
 as $$
   (select concat_ws(' ', w.limit_name, nullif(w.key, '')),
           onceward.severity_at(w.age, (p_thresholds ->> 'warning_wait')::numeric, (p_thresholds ->> 'critical_wait')::numeric),
@@ -40,6 +41,7 @@ create or replace function onceward.paused_since(p_bucket text)
   returns timestamptz
   language sql stable
   set search_path = pg_catalog, pg_temp
+  set jit = off
 as $$
   select (f -> 'detail' ->> 'since')::timestamptz
     from (select r.result from onceward.monitor_run_private as r
@@ -53,6 +55,7 @@ create or replace function onceward.check_seal_lag(p_thresholds jsonb)
   returns table (key text, severity text, value numeric, summary text, detail jsonb)
   language sql stable
   set search_path = pg_catalog, pg_temp
+  set jit = off
 as $$
   select 'unsealed',
          onceward.severity_at(u.age, (p_thresholds ->> 'warning_age')::numeric, (p_thresholds ->> 'critical_age')::numeric),

@@ -4,6 +4,7 @@ create or replace function onceward.check_missed_ticks(p_thresholds jsonb)
   returns table (tenant text, key text, severity text, value numeric, summary text)
   language sql stable
   set search_path = pg_catalog, pg_temp
+  set jit = off
 as $$
   with lost as materialized (
     select t.tenant, t.schedule, t.slots from onceward.tick_private as t
@@ -38,6 +39,7 @@ create or replace function onceward.check_delivery_backlog(p_thresholds jsonb)
   returns table (tenant text, key text, severity text, value numeric, summary text)
   language sql stable
   set search_path = pg_catalog, pg_temp
+  set jit = off
 as $$
   with waiting as materialized (
     select d.id, d.tenant, d.kind from onceward.delivery_private as d
@@ -62,6 +64,7 @@ create or replace function onceward.check_delivery_trouble(p_thresholds jsonb)
   returns table (tenant text, key text, severity text, value numeric, summary text, detail jsonb)
   language sql stable
   set search_path = pg_catalog, pg_temp
+  set jit = off
 as $$
   with trouble as materialized (
     (select d.id, d.tenant, d.kind, d.state from onceward.delivery_private as d
@@ -88,6 +91,7 @@ create or replace function onceward.check_workers(p_thresholds jsonb)
   returns table (key text, severity text, value numeric, summary text, detail jsonb)
   language sql stable
   set search_path = pg_catalog, pg_temp
+  set jit = off
 as $$
   select 'lane ' || h.lane,
          onceward.severity_at(h.age, (p_thresholds ->> 'warning_unserved')::numeric, (p_thresholds ->> 'critical_unserved')::numeric),
@@ -117,6 +121,7 @@ create or replace function onceward.pins()
   returns table (kind text, name text, who text, state text, transactions bigint, since timestamptz)
   language sql stable
   set search_path = pg_catalog, pg_temp
+  set jit = off
 as $$
   select p.kind, p.name, p.who, p.state, p.transactions, p.since
     from (select 'session' as kind, 'pid ' || s.pid as name,
@@ -145,6 +150,7 @@ create or replace function onceward.pin_severity(p_thresholds jsonb, p_age numer
   returns text
   language sql immutable
   set search_path = pg_catalog, pg_temp
+  set jit = off
 as $$
   select case when p_age is not null
               then onceward.severity_at(p_age, (p_thresholds ->> 'warning_age')::numeric, (p_thresholds ->> 'critical_age')::numeric)
@@ -156,6 +162,7 @@ create or replace function onceward.check_pinned_xmin(p_thresholds jsonb)
   returns table (key text, severity text, value numeric, summary text, detail jsonb)
   language sql stable
   set search_path = pg_catalog, pg_temp
+  set jit = off
 as $$
   select p.kind || ' ' || p.name,
          onceward.pin_severity(p_thresholds, p.age, p.transactions),
@@ -173,6 +180,7 @@ create or replace function onceward.check_bloat(p_thresholds jsonb)
   returns table (key text, severity text, value numeric, summary text, detail jsonb)
   language sql stable
   set search_path = pg_catalog, pg_temp
+  set jit = off
 as $$
   select s.relname::text,
          case when s.n_dead_tup >= s.n_live_tup * (p_thresholds ->> 'least_share')::numeric then
@@ -192,6 +200,7 @@ create or replace function onceward.check_disk(p_thresholds jsonb)
   returns table (key text, severity text, value numeric, summary text)
   language plpgsql stable
   set search_path = pg_catalog, pg_temp
+  set jit = off
 as $$
 declare
   v_size   numeric := pg_database_size(current_database());
@@ -230,6 +239,7 @@ create or replace function onceward.check_monitors_overdue(p_thresholds jsonb)
   returns table (key text, severity text, value numeric, summary text)
   language sql stable
   set search_path = pg_catalog, pg_temp
+  set jit = off
 as $$
   select m.name, onceward.severity_at(onceward.seconds_of(onceward.now() - m.next_at), (p_thresholds ->> 'warning_late')::numeric,
                                       (p_thresholds ->> 'critical_late')::numeric),

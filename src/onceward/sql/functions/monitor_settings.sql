@@ -7,6 +7,7 @@ create or replace function onceward.check_monitor_settings(
   returns void
   language plpgsql immutable
   set search_path = pg_catalog, pg_temp
+  set jit = off
 as $$
 begin
   if p_every < interval '1 second' or p_every > interval '30 days' then
@@ -36,6 +37,7 @@ create or replace function onceward.enter_monitor(p_source text, p_app text, p_f
   returns text
   language plpgsql
   set search_path = pg_catalog, pg_temp
+  set jit = off
 as $$
 declare
   v_name text := p_spec ->> 'name';
@@ -107,6 +109,7 @@ create or replace function onceward.enter_thresholds(p_monitor text, p_threshold
   returns boolean
   language plpgsql
   set search_path = pg_catalog, pg_temp
+  set jit = off
 as $$
 declare
   v_row     record;
@@ -153,6 +156,7 @@ create or replace function onceward.add_monitor(
   returns text
   language plpgsql
   set search_path = pg_catalog, pg_temp
+  set jit = off
 as $$
 declare
   v_function text;
@@ -178,6 +182,7 @@ create or replace function onceward.declare_monitors(p_app text, p_monitors json
   returns table (name text, outcome text)
   language plpgsql security definer
   set search_path = pg_catalog, pg_temp
+  set jit = off
 as $$
 declare
   v_spec jsonb;
@@ -211,6 +216,7 @@ create or replace function onceward.set_monitor(
   returns void
   language plpgsql security definer
   set search_path = pg_catalog, pg_temp
+  set jit = off
 as $$
 declare
   v_monitor onceward.monitor_private;
@@ -277,6 +283,7 @@ create or replace function onceward.enable_monitor(p_name text)
   returns boolean
   language plpgsql security definer
   set search_path = pg_catalog, pg_temp
+  set jit = off
 as $$
 begin
   update onceward.monitor_private as m set enabled = true, next_at = onceward.now() where m.name = p_name and not m.enabled;
@@ -296,6 +303,7 @@ create or replace function onceward.disable_monitor(p_name text)
   returns boolean
   language plpgsql security definer
   set search_path = pg_catalog, pg_temp
+  set jit = off
 as $$
 begin
   update onceward.monitor_private as m set enabled = false where m.name = p_name and m.enabled;
@@ -317,6 +325,7 @@ create or replace function onceward.drop_monitor(p_name text)
   returns void
   language plpgsql security definer
   set search_path = pg_catalog, pg_temp
+  set jit = off
 as $$
 declare
   v_source text;
@@ -344,6 +353,7 @@ create or replace function onceward.drop_alerts(p_monitor text, p_why text)
   returns void
   language sql volatile
   set search_path = pg_catalog, pg_temp
+  set jit = off
 as $$
   delete from onceward.alert_private as a where a.monitor = p_monitor and a.state = 'pending';
   update onceward.alert_private as a

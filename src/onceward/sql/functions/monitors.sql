@@ -5,6 +5,7 @@ create or replace function onceward.no_such_monitor(p_name text)
   returns void
   language plpgsql stable
   set search_path = pg_catalog, pg_temp
+  set jit = off
 as $$
 begin
   raise exception 'monitor "%" does not exist', onceward.shown(p_name)
@@ -18,6 +19,7 @@ create or replace function onceward.severity_rank(p_severity text)
   returns integer
   language sql immutable
   set search_path = pg_catalog, pg_temp
+  set jit = off
 as $$
   select array_position(array['info', 'warning', 'critical'], p_severity)
 $$;
@@ -26,6 +28,7 @@ create or replace function onceward.check_severity(p_name text, p_severity text)
   returns void
   language plpgsql immutable
   set search_path = pg_catalog, pg_temp
+  set jit = off
 as $$
 begin
   if onceward.severity_rank(p_severity) is null then
@@ -39,6 +42,7 @@ create or replace function onceward.thresholds_of(p_monitor text)
   returns jsonb
   language sql stable
   set search_path = pg_catalog, pg_temp
+  set jit = off
 as $$
   select coalesce(jsonb_object_agg(t.name, t.value), '{}') from onceward.threshold_private as t where t.monitor = p_monitor
 $$;
@@ -48,6 +52,7 @@ create or replace function onceward.begin_checks(p_limit integer default 10, p_p
   returns table (run_id uuid, monitor text, kind text, thresholds jsonb, timeout interval)
   language plpgsql security definer
   set search_path = pg_catalog, pg_temp
+  set jit = off
 as $$
 declare
   v_monitor onceward.monitor_private;
@@ -80,6 +85,7 @@ create or replace function onceward.begin_check(p_monitor onceward.monitor_priva
   returns uuid
   language plpgsql
   set search_path = pg_catalog, pg_temp
+  set jit = off
 as $$
 declare
   v_now timestamptz := onceward.now();
@@ -105,6 +111,7 @@ create or replace function onceward.end_lost_checks(p_limit integer)
   returns void
   language plpgsql
   set search_path = pg_catalog, pg_temp
+  set jit = off
 as $$
 declare
   v_run     onceward.monitor_run_private;
@@ -129,6 +136,7 @@ create or replace function onceward.lock_check(p_run_id uuid)
   returns onceward.monitor_private
   language plpgsql
   set search_path = pg_catalog, pg_temp
+  set jit = off
 as $$
 declare
   v_name    text := (select r.monitor from onceward.monitor_run_private as r where r.id = p_run_id);
@@ -150,6 +158,7 @@ create or replace function onceward.run_check(p_run_id uuid)
   returns text
   language plpgsql security definer
   set search_path = pg_catalog, pg_temp
+  set jit = off
   -- A check that meets a lock must not wait for its holder.
   set lock_timeout = '2s'
 as $$
@@ -183,6 +192,7 @@ create or replace function onceward.finish_check(p_run_id uuid, p_findings jsonb
   returns text
   language sql volatile security definer
   set search_path = pg_catalog, pg_temp
+  set jit = off
 as $$
   select onceward.end_check(p_run_id, coalesce(p_findings, 'null'), null, p_took)
 $$;
@@ -193,6 +203,7 @@ create or replace function onceward.fail_check(p_run_id uuid, p_error text, p_to
   returns text
   language sql volatile security definer
   set search_path = pg_catalog, pg_temp
+  set jit = off
 as $$
   select onceward.end_check(p_run_id, null, coalesce(p_error, 'it failed'), p_took)
 $$;
@@ -204,6 +215,7 @@ create or replace function onceward.end_check(p_run_id uuid, p_findings jsonb, p
   returns text
   language plpgsql
   set search_path = pg_catalog, pg_temp
+  set jit = off
 as $$
 declare
   v_monitor  onceward.monitor_private := onceward.lock_check(p_run_id);
@@ -248,6 +260,7 @@ create or replace function onceward.end_check_badly(
   returns void
   language plpgsql
   set search_path = pg_catalog, pg_temp
+  set jit = off
 as $$
 declare
   v_errors integer := p_monitor.errors + 1;
@@ -272,6 +285,7 @@ create or replace function onceward.read_findings(p_monitor onceward.monitor_pri
   returns jsonb
   language plpgsql immutable
   set search_path = pg_catalog, pg_temp
+  set jit = off
 as $$
 declare
   v_finding jsonb;
@@ -322,6 +336,7 @@ create or replace function onceward.check_monitors(p_limit integer default 100)
   returns table (monitor text, status text)
   language plpgsql security definer
   set search_path = pg_catalog, pg_temp
+  set jit = off
 as $$
 declare
   v_run record;
@@ -341,6 +356,7 @@ create or replace function onceward.run_monitor(p_name text)
   returns table (run_id uuid, status text, findings integer, error text)
   language plpgsql security definer
   set search_path = pg_catalog, pg_temp
+  set jit = off
 as $$
 declare
   v_monitor onceward.monitor_private;

@@ -14,6 +14,7 @@ create or replace function onceward.set_bound(
   returns void
   language plpgsql security definer
   set search_path = pg_catalog, pg_temp
+  set jit = off
 as $$
 declare
   v_fair boolean;
@@ -68,6 +69,7 @@ create or replace function onceward.drop_bound(p_lane text, p_tenant text defaul
   returns boolean
   language plpgsql security definer
   set search_path = pg_catalog, pg_temp
+  set jit = off
 as $$
 declare
   v_was onceward.bound_private;
@@ -94,6 +96,7 @@ create or replace function onceward.check_bound_tenant(p_tenant text)
   returns void
   language plpgsql stable
   set search_path = pg_catalog, pg_temp
+  set jit = off
 as $$
 begin
   if coalesce(p_tenant, '') not in ('', '*') then
@@ -108,6 +111,7 @@ create or replace function onceward.audit_bound(
   returns void
   language sql volatile
   set search_path = pg_catalog, pg_temp
+  set jit = off
 as $$
   select onceward.audit_setting('bound', p_lane, onceward.bound_settings(p_before), onceward.bound_settings(p_after),
                                 case when p_tenant not in ('', '*') then p_tenant end,
@@ -119,6 +123,7 @@ create or replace function onceward.pressure_on(p_lane text, p_tenant text, p_us
   returns table (answer text, until timestamptz, reason text)
   language plpgsql stable
   set search_path = pg_catalog, pg_temp
+  set jit = off
 as $$
 begin
   -- The strictest first; what is measured no more does not count.
@@ -171,6 +176,7 @@ create or replace function onceward.measure_pressure()
   returns void
   language plpgsql
   set search_path = pg_catalog, pg_temp
+  set jit = off
 as $$
 declare
   v_bound  onceward.bound_private;
@@ -259,6 +265,7 @@ create or replace function onceward.measure_limit(p_limit onceward.limit_private
   returns void
   language plpgsql
   set search_path = pg_catalog, pg_temp
+  set jit = off
 as $$
 declare
   v_now  timestamptz := onceward.now();
@@ -315,6 +322,7 @@ create or replace function onceward.bound_levels()
   )
   language sql stable security definer
   set search_path = pg_catalog, pg_temp
+  set jit = off
 as $$
   select b.lane, b.tenant, b.max_depth, b.max_age, b.max_bytes, b.over, b.defer_by,
          p.part, p.depth, p.oldest_at, p.bytes, p.reason, p.measured_at

@@ -7,6 +7,7 @@ create or replace function onceward.retention_kinds()
   returns table (kind text, rows_of text, day_of text, may_go text, in_order_of text, keep interval, least_keep interval, description text)
   language sql immutable
   set search_path = pg_catalog, pg_temp
+  set jit = off
 as $$
   values
     ('archive', 'archive', 'id', 't.finished_at < $1 and t.tenant <> all ($2)', 't.id', interval '90 days', interval '1 day',
@@ -64,6 +65,7 @@ create or replace function onceward.declare_retention()
   returns void
   language sql volatile
   set search_path = pg_catalog, pg_temp
+  set jit = off
 as $$
   insert into onceward.retention_private as r (kind, description, keep, default_keep, least_keep, next_at)
   select k.kind, k.description, k.keep, k.keep, k.least_keep, onceward.now() + interval '10 minutes'
@@ -79,6 +81,7 @@ create or replace function onceward.check_retention_kind(p_kind text)
   returns void
   language plpgsql stable
   set search_path = pg_catalog, pg_temp
+  set jit = off
 as $$
 begin
   if not exists (select from onceward.retention_private as r where r.kind = p_kind) then
@@ -92,6 +95,7 @@ create or replace function onceward.set_retention(p_kind text, p_keep interval)
   returns void
   language plpgsql security definer
   set search_path = pg_catalog, pg_temp
+  set jit = off
 as $$
 declare
   v_least interval;
@@ -116,6 +120,7 @@ create or replace function onceward.job_is_kept(p_job_id uuid, p_before timestam
   returns boolean
   language sql stable
   set search_path = pg_catalog, pg_temp
+  set jit = off
 as $$
   select exists (select from onceward.job_private as j where j.id = p_job_id)
       or exists (select from onceward.archive_private as a where a.id = p_job_id and a.finished_at >= p_before)
@@ -126,6 +131,7 @@ create or replace function onceward.held_tenants()
   returns text[]
   language plpgsql volatile
   set search_path = pg_catalog, pg_temp
+  set jit = off
   -- Somebody's open transaction may have made one.
   set lock_timeout = '2s'
 as $$
@@ -143,6 +149,7 @@ create or replace function onceward.remove_rows(
   returns bigint
   language plpgsql
   set search_path = pg_catalog, pg_temp
+  set jit = off
 as $$
 declare
   v_count bigint;
@@ -168,6 +175,7 @@ create or replace function onceward.retain_kind(p_kind text, p_dry_run boolean, 
   returns table (kind text, before timestamptz, row_count bigint, partitions text[], more boolean, note text)
   language plpgsql
   set search_path = pg_catalog, pg_temp
+  set jit = off
 as $$
 declare
   v_rule record;
@@ -224,6 +232,7 @@ create or replace function onceward.retain(p_kind text default null, p_dry_run b
   returns table (kind text, before timestamptz, row_count bigint, partitions text[], more boolean, note text)
   language plpgsql security definer
   set search_path = pg_catalog, pg_temp
+  set jit = off
 as $$
 declare
   v_kind text;
@@ -249,6 +258,7 @@ create or replace function onceward.retain_due(p_limit integer default 10000)
   returns table (kind text, before timestamptz, row_count bigint, partitions text[], more boolean, note text)
   language plpgsql security definer
   set search_path = pg_catalog, pg_temp
+  set jit = off
 as $$
 declare
   v_kind text;
