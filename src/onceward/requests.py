@@ -135,6 +135,7 @@ class Requests:
 
     def _enqueue(self, task: AnyTask, payload: Payload | None, given: EnqueueOptions) -> Call[JobRef]:
         name, known = self._task(task)
+        _check_window(given, has_key=given.get("key") is not None)
         options = self._options(known, given)
         return calls.enqueue(name, _dump(known, payload), options, _uses(known, payload, given.get("limits")))
 
@@ -168,6 +169,7 @@ class Requests:
                         f"keys must each be a str or None, got {given_key!r:.100}",
                         hint="Write it out with str().",
                     )
+        _check_window(given, has_key=keys is not None)
         options = self._options(known, given)
         limits = given.get("limits")
         uses = [_uses(known, item, limits) for item in listed] if limits or (known and known.limits) else None
@@ -180,10 +182,7 @@ class Requests:
         key_window: str | timedelta | None,
         carried: Mapping[str, str] | None,
     ) -> Call[WorkflowRef]:
-        if key is None and key_window is not None:
-            raise InvalidArgument(
-                f"key_window goes with a key, got {key_window!r} alone", hint="Give the key, or leave it out."
-            )
+        _check_window({"key_window": key_window}, has_key=key is not None)
         return calls.enqueue_workflow(
             [self._node(node, carried or {}) for node in workflow.nodes],
             tenant=None if self._tenant == "*" else self._tenant,
@@ -290,6 +289,15 @@ def _traced(
     name = task if isinstance(task, str) else _declared(task).name
     with tracing.enqueue(name, headers, count=count) as carried:
         yield {**given, "headers": carried} if carried else given
+
+
+def _check_window(given: EnqueueOptions, *, has_key: bool) -> None:
+    """Of a task it is a default; of a call without a key it would be forgotten, and the job made again and again."""
+    window = given.get("key_window")
+    if window is not None and not has_key:
+        raise InvalidArgument(
+            f"key_window goes with a key, got {window!r} alone", hint="Give the key, or leave it out."
+        )
 
 
 def _declared(task: Task[Any, Any]) -> Task[Any, Any]:

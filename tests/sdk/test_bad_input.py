@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -39,6 +39,17 @@ def test_a_payload_that_is_no_object_is_refused_with_or_without_an_application(
             with pytest.raises(InvalidPayload, match=f"must be an object of named values, got {kind}"):
                 call()
         assert untyped.jobs() == []
+
+
+@pytest.mark.parametrize("window", ["soon", "forever", timedelta(hours=1)])
+def test_a_key_window_without_a_key_is_refused(client, window):
+    for call in (
+        lambda: client.enqueue(shop.greet, {"name": "Ada"}, key_window=window),
+        lambda: client.enqueue_many(shop.greet, [{"name": "Ada"}], key_window=window),
+    ):
+        with pytest.raises(InvalidArgument, match="key_window goes with a key, got "):
+            call()
+    assert client.jobs() == []
 
 
 @pytest.mark.parametrize("payload", [[1], "x", 5])

@@ -176,6 +176,16 @@ def test_an_unknown_lane_comes_with_the_nearest_one(onceward_database):
         drain(onceward_database, lanes=["defualt"])
 
 
+def test_a_worker_leaves_lanes_alone_that_its_tasks_do_not_name(plain, onceward_database):
+    """It would put off what it does not know, and another application waits for it."""
+    app = Onceward()
+    app.task(lane="work", name="elsewhere")(lambda: None)
+    assert app.lanes == ["work"]
+    job = plain.enqueue(shop.greet, {"name": "Ada"})
+    drain(onceward_database, app=app)
+    assert plain.job(job).state == "ready"
+
+
 def test_only_the_lanes_asked_for_are_worked(plain, onceward_database):
     here, there = plain.enqueue(shop.greet, {"name": "Ada"}), plain.enqueue(shop.ship, {"number": 1})
     drain(onceward_database, lanes=["orders"])

@@ -61,6 +61,9 @@ JOB_OPTIONS = [
     ("OW008", ["retry.wait ", "is not known", "waits"], {"retry": {"wait": 5}}),
     ("OW008", ["after_policy", "'hope'", "ignore"], {"after_policy": "hope"}),
     ("OW008", ["after_policy", "null"], {"after_policy": None}),
+    # Without a key it has no effect, and is looked at all the same.
+    ("OW008", ["key_window", "'soon'"], {"key_window": "soon"}),
+    ("OW008", ["key_window", "null"], {"key_window": None}),
 ]
 KEY_OPTIONS = [
     ("OW008", ["key", "''"], "", "live"),

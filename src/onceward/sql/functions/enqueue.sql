@@ -84,7 +84,8 @@ begin
      or p_task is null or length(p_task) not between 1 and 200 or p_task ~ '[^A-Za-z0-9_.:/-]' then
     perform onceward.check_job_arguments(p_task, p_priority, p_run_at, p_expires_at, p_timeout, p_max_attempts,
                                          p_retry, p_tenant, p_concurrency_key, p_concurrency_limit, p_headers);
-  elsif num_nonnulls(p_key, p_after, p_workflow_id, p_parent_id, p_node, p_uses) = 0 and p_after_policy = 'fail' then
+  elsif num_nonnulls(p_key, p_after, p_workflow_id, p_parent_id, p_node, p_uses) = 0 and p_after_policy = 'fail'
+        and p_key_window = 'live' then
     job_id := onceward.enqueue_plain(p_task, p_payload, p_lane);
     if job_id is not null then
       created := true;
@@ -146,7 +147,10 @@ begin
     end if;
   end if;
 
-  if p_key is not null then
+  if p_key is null and p_key_window is distinct from 'live' then
+    -- Of no effect, and yet it must make sense.
+    perform onceward.key_expiry(p_key_window);
+  elsif p_key is not null then
     job_id := onceward.new_id();
     v_holder := onceward.take_key(v_tenant, p_task, p_key, p_key_window, job_id, p_payload);
     if v_holder <> job_id then

@@ -89,6 +89,7 @@ begin
     end if;
     v_held := onceward.take_keys(v_tenant, p_task, p_keys, p_key_window, v_ids, p_payloads);
   else
+    perform onceward.key_expiry(p_key_window);
     v_held := v_ids;
   end if;
 
