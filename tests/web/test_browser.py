@@ -79,6 +79,37 @@ def test_every_page_is_accessible_and_fits_its_window(window, things, size):
     assert not trouble, "\n".join(trouble)
 
 
+def test_a_long_word_makes_no_page_wider(window, db):
+    """An address in an error, a key or a comment is one word."""
+    long = "https://example.com/" + "a" * 300
+    task, key = "t." + "b" * 198, "k" * 500
+    letter = db.dead_letter(task, {long: long, "list": [long]}, long, key=key)
+    db.run("select onceward.comment_dead_letters(task, fingerprint, %s, id) from onceward.dead_letters", long)
+    db.run("select onceward.assign_dead_letters(task, fingerprint, %s) from onceward.dead_letters", "c" * 100)
+    other = db.dead_letter(task, {}, long)
+    db.resolve(other, long)
+    done = db.done(task, {"x": long}, {"y": long}, concurrency_key=key)
+    waiting = db.enqueue(task, {"x": long}, concurrency_key=key, concurrency_limit=1)
+    claim = db.running("pack")
+    db.finish_step(claim, "s" * 190, {"z": long})
+    db.cancel(claim.job_id, long)
+    for job in (letter, other, done, waiting, claim.job_id):
+        db.call("record_event", kind="note", message=long, entity_type="page", entity_id=long[:200], job_id=job)
+    paths = ["/", "/jobs", "/dead-letters", "/audit", "/lanes", "/workers", "/lanes/default"]
+    paths += [f"/jobs/{job}" for job in (letter, other, done, waiting, claim.job_id)]
+    paths += [f"/jobs/{letter}/requeue", f"/jobs/{letter}/resolve"]
+    trouble = []
+    for width in (1280, 390):
+        page = window(viewport={"width": width, "height": 800}, reduced_motion="reduce")
+        for path in paths:
+            answer = page.goto(path)
+            assert answer.status == 200, path
+            wide = page.evaluate("document.documentElement.scrollWidth")
+            if wide > width:
+                trouble.append(f"{path}: {wide} px wide in {width}")
+    assert not trouble, "\n".join(trouble)
+
+
 def test_signing_in_is_accessible_too(chromium, site):
     context = chromium.new_context(base_url=site.address)
     page = context.new_page()
