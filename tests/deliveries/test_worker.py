@@ -372,7 +372,7 @@ def test_setting_up_twice_is_refused(onceward_kit, smtp):
 
     with pytest.raises(InvalidArgument, match="set up twice"):
         Deliveries(post.app, email=smtp, environ={})
-    assert post.app.lanes == ["default", LANE]
+    assert post.app.lanes == [LANE]
     assert TASK in post.app.tasks
 
 
