@@ -87,12 +87,14 @@ class EngineClock(Clock):
 class Engine:
     """One database of a test.  Every call is a transaction of its own, unless made on another connection."""
 
-    def __init__(self, database: Database) -> None:
+    def __init__(self, database: Database, first: psycopg.Connection[Any] | None = None) -> None:
+        """`first`: the connection of an engine that is no longer used."""
         self.dsn = database.dsn
         self._first = contextlib.ExitStack()
         self._stack = self._first.enter_context(contextlib.ExitStack())
         self._workers: dict[str, UUID] = {}
-        self.first = self.conn = self._first.enter_context(self._opened(autocommit=True))
+        opened = self._opened(autocommit=True) if first is None else contextlib.closing(first)
+        self.first = self.conn = self._first.enter_context(opened)
         self.clock = EngineClock(self)
 
     def __enter__(self) -> Self:
@@ -104,6 +106,11 @@ class Engine:
     def close_others(self) -> None:
         """Every connection but the first one."""
         self._stack.close()
+
+    def leave_first(self) -> psycopg.Connection[Any]:
+        """The first connection, which stays open."""
+        self._first.pop_all()
+        return self.first
 
     # ------------------------------------------------------------ connections
 

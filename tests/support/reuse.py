@@ -3,7 +3,8 @@
 A database is given back only when nothing but rows and sequences differs from the template.  The server's own counters tell:
 a row written to a catalogue is DDL, ANALYZE or a large object, and then the database is dropped.  The same happens when
 somebody is still connected, or the test has broken its connection.  Rows go by TRUNCATE, so that sizes, statistics and
-plans are those of a clone.  Sessions are not used again.
+plans are those of a clone.  The first session of a test is used again, too: a new one reads and plans every function anew,
+which takes longer than most tests.  DISCARD ALL takes away what it was told, and its plans.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from typing import Any, LiteralString
 
 import psycopg
 from psycopg import sql
-from psycopg.rows import tuple_row
+from psycopg.rows import namedtuple_row, tuple_row
 
 from onceward.testing import Database, DatabaseServer
 from tests.support.engine import Engine
@@ -72,7 +73,8 @@ class Reuse:
     """The databases of one test session, one at a time."""
 
     server: DatabaseServer
-    _free: Database | None = None
+    # With its session.
+    _free: tuple[Database, psycopg.Connection[Any]] | None = None
     _uses: int = 0
     # Of the template: sequences, and rows as COPY tells them.
     _sequences: dict[str, int | None] = field(default_factory=dict)
@@ -82,28 +84,32 @@ class Reuse:
     @contextlib.contextmanager
     def engine(self) -> Iterator[Engine]:
         """A database as a clone would be, and a session of its own."""
-        database, self._free = self._free, None
-        if database is None:
-            database, self._uses = self.server.clone(), 0
+        free, self._free = self._free, None
+        if free is None:
+            database, first, self._uses = self.server.clone(), None, 0
             if not self._columns:
                 self._remember(database)
+        else:
+            database, first = free
         self._uses += 1
         kept = False
-        engine = Engine(database)
+        engine = Engine(database, first)
         try:
             with engine:
                 yield engine
                 engine.close_others()
                 kept = self._uses < MOST_USES and self._cleaned(engine.first)
+                if kept:
+                    self._free = database, engine.leave_first()
         finally:
-            if kept:
-                self._free = database
-            else:
+            if not kept:
                 self.server.drop(database)
 
     def close(self) -> None:
         if self._free is not None:
-            self.server.drop(self._free)
+            database, first = self._free
+            first.close()
+            self.server.drop(database)
             self._free = None
 
     def _remember(self, database: Database) -> None:
@@ -127,6 +133,7 @@ class Reuse:
             conn.rollback()
             conn.autocommit = True
             conn.execute("discard all")
+            _forgotten(conn)
             with conn.cursor(row_factory=tuple_row) as cursor:
                 return _alone(cursor) and self._emptied(cursor)
         except psycopg.OperationalError:
@@ -156,6 +163,15 @@ class Reuse:
             cursor.execute("select pg_stat_force_next_flush()")
         cursor.execute("select pg_stat_reset()")
         return True
+
+
+def _forgotten(conn: psycopg.Connection[Any]) -> None:
+    """What the driver keeps of a session that begins anew."""
+    conn.row_factory = namedtuple_row
+    conn.prepare_threshold = 5
+    conn._prepared.clear()
+    conn._notice_handlers.clear()
+    conn._notify_handlers.clear()
 
 
 def _alone(cursor: psycopg.Cursor[tuple[Any, ...]]) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import psycopg
 import pytest
 from psycopg import sql
+from psycopg.rows import dict_row
 
 from tests.support.reuse import MOST_USES, Reuse
 
@@ -50,14 +51,48 @@ def test_the_next_test_finds_a_database_as_it_was(reuse):
         assert everything(db) == before
 
 
-def test_a_session_is_not_used_again(reuse):
-    pids = []
-    for _ in range(2):
-        with reuse.engine() as db:
-            pids.append(db.value("select pg_backend_pid()"))
-            assert db.value("select current_setting('onceward.tenant', true)") in {None, ""}
-            db.run("set onceward.tenant = 'acme'")
-    assert pids[0] != pids[1]
+def test_the_next_test_finds_a_session_that_knows_nothing(reuse):
+    with reuse.engine() as db:
+        pid = db.value("select pg_backend_pid()")
+        heard = []
+        db.conn.add_notice_handler(heard.append)
+        db.conn.add_notify_handler(heard.append)
+        db.conn.row_factory = dict_row
+        for statement in (
+            "set onceward.tenant = 'acme'",
+            "set enable_seqscan = off",
+            "listen onceward",
+            "prepare mine as select 1",
+            "declare mine cursor with hold for select 1",
+            "select pg_advisory_lock(1)",
+            "select nextval('onceward.ready_seq')",
+            "set role onceward_worker",
+        ):
+            db.conn.execute(statement)
+        for _ in range(8):
+            db.conn.execute("select 7")
+
+    with reuse.engine() as db:
+        assert db.value("select pg_backend_pid()") == pid
+        assert db.value("select current_setting('onceward.tenant', true)") in {None, ""}
+        assert db.value("select current_user = session_user")
+        assert db.value("show enable_seqscan") == "on"
+        assert (
+            db.run("select * from pg_prepared_statements")
+            == db.run("select * from pg_cursors where name = 'mine'")
+            == []
+        )
+        assert db.run("select pg_listening_channels()") == []
+        assert (
+            db.value("select count(*) from pg_locks where locktype = 'advisory' and pid = pg_backend_pid()")
+            == 0
+        )
+        with db.refused("55000", "currval"):
+            db.run("select currval('onceward.ready_seq')")
+        db.run("do $$ begin raise notice 'loud'; end $$")
+        assert heard == []
+        for _ in range(8):
+            db.conn.execute("select 7")
 
 
 @pytest.mark.parametrize(

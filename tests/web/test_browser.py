@@ -94,7 +94,9 @@ def test_a_long_word_makes_no_page_wider(window, db):
     db.finish_step(claim, "s" * 190, {"z": long})
     db.cancel(claim.job_id, long)
     for job in (letter, other, done, waiting, claim.job_id):
-        db.call("record_event", kind="note", message=long, entity_type="page", entity_id=long[:200], job_id=job)
+        db.call(
+            "record_event", kind="note", message=long, entity_type="page", entity_id=long[:200], job_id=job
+        )
     paths = ["/", "/jobs", "/dead-letters", "/audit", "/lanes", "/workers", "/lanes/default"]
     paths += [f"/jobs/{job}" for job in (letter, other, done, waiting, claim.job_id)]
     paths += [f"/jobs/{letter}/requeue", f"/jobs/{letter}/resolve"]
