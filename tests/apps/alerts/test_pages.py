@@ -164,10 +164,15 @@ def test_a_run_that_gave_up_is_tried_again_and_settled_by_hand(window, companies
     page.goto("/alerting/errors")
     again = page.get_by_role("button", name="Run it again").first
     expect(again).to_be_visible()
-    before = again.bounding_box()
+    # In one go: the page renews its parts, and a button that was found may be replaced before it is measured.
+    place = """() => {
+        const again = [...document.querySelectorAll("button")].find((each) => each.textContent.trim() === "Run it again");
+        return JSON.stringify(again.getBoundingClientRect());
+    }"""
+    before = page.evaluate(place)
     page.get_by_text("Settle it by hand").first.click()
     expect(page.get_by_label("How it was settled").first).to_be_visible()
-    assert again.bounding_box() == before, "the button went away from under the pointer"
+    assert page.evaluate(place) == before, "the button went away from under the pointer"
     assert page.get_by_label("How it was settled").first.bounding_box()["width"] > 400
     shoot(page, "alerting-settling")
     page.get_by_label("How it was settled").first.fill("It was a test")
