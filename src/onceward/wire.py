@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import select
-from collections.abc import Awaitable, Callable, Generator, Sequence
+from collections.abc import Generator, Sequence
 from functools import cached_property
 from typing import Any, NamedTuple, TypeAlias
 
@@ -190,39 +190,15 @@ def begin(connection: WiredAsyncConnection, call: Call[Any]) -> Begun:
     return Begun(talk, next(talk))
 
 
-async def ready(loop: asyncio.AbstractEventLoop, socket: int, *, also_writable: bool) -> None:
-    """Until the socket can be read, or (also_writable) written to."""
-    told = loop.create_future()
-
-    def tell() -> None:
-        if not told.done():
-            told.set_result(None)
-
-    loop.add_reader(socket, tell)
-    if also_writable:
-        loop.add_writer(socket, tell)
-    try:
-        await told
-    finally:
-        loop.remove_reader(socket)
-        if also_writable:
-            loop.remove_writer(socket)
-
-
 async def fetch_async(
-    connection: WiredAsyncConnection,
-    call: Call[Any],
-    begun: Begun | None = None,
-    *,
-    wait: Callable[..., Awaitable[None]] = ready,
+    connection: WiredAsyncConnection, call: Call[Any], begun: Begun | None = None
 ) -> Sequence[Row]:
-    """`wait`: as `ready`, for who watches the socket already."""
     loop = asyncio.get_running_loop()
     socket = connection.fileno()
     try:
         talk, also_writable = begun or begin(connection, call)
         while True:
-            await wait(loop, socket, also_writable=also_writable)
+            await _ready(loop, socket, also_writable=also_writable)
             try:
                 also_writable = next(talk)
             except StopIteration as end:
@@ -234,6 +210,24 @@ async def fetch_async(
                 await connection.cancel_safe(timeout=CANCEL_TIMEOUT)
             await connection.close()
         raise
+
+
+async def _ready(loop: asyncio.AbstractEventLoop, socket: int, *, also_writable: bool) -> None:
+    ready = loop.create_future()
+
+    def tell() -> None:
+        if not ready.done():
+            ready.set_result(None)
+
+    loop.add_reader(socket, tell)
+    if also_writable:
+        loop.add_writer(socket, tell)
+    try:
+        await ready
+    finally:
+        loop.remove_reader(socket)
+        if also_writable:
+            loop.remove_writer(socket)
 
 
 def is_under_way(connection: psycopg.Connection[Any] | psycopg.AsyncConnection[Any]) -> bool:

@@ -36,10 +36,8 @@ class Link:
         self._dsn = dsn
         self._name = name
         self._on_note = on_note
-        # The socket that the loop watches for us, as long as the connection lives: to begin and to end that with each call takes
-        # as long as to send it.  And the call that waits for its answer; else what comes is a NOTIFY, or the end.
+        # The socket that the loop watches for us while no call is under way.
         self._watched: int | None = None
-        self._waiter: asyncio.Future[None] | None = None
         self._conn: WiredAsyncConnection | None = None
         self._pause = FIRST_PAUSE
         self._prepare_after: int | None = 3
@@ -59,6 +57,8 @@ class Link:
         conn = self._conn
         if conn is None or conn.closed or wire.is_under_way(conn):
             return None
+        # Whoever watches the socket would read the answer.
+        self._unwatch()
         try:
             return wire.begin(conn, call)
         except psycopg.Error:
@@ -75,11 +75,12 @@ class Link:
         # Not by cancelling: the driver would first ask the server, which does not answer, to end the call.
         timer = asyncio.get_running_loop().call_later(DEADLINE, self.cut_off)
         try:
+            self._unwatch()  # The call waits for the same socket.
             conn = self._conn
             if conn is None or conn.closed:
                 conn = await self._open()
                 begun = None
-            rows = await wire.fetch_async(conn, call, begun, wait=self._wait)
+            rows = await wire.fetch_async(conn, call, begun)
         except BaseException as error:
             ours = from_database(error) or not_allowed(error, call.sql, user=self._user, role=WORKER)
             if ours is not None:
@@ -93,8 +94,7 @@ class Link:
             raise
         finally:
             timer.cancel()
-        # What came with the answer has been read from the socket already.
-        self._tell(conn)
+            self._watch()
         self._pause = FIRST_PAUSE
         return call.parse(rows)
 
@@ -108,21 +108,21 @@ class Link:
         await asyncio.sleep(self._pause * random.uniform(0.5, 1.0))  # noqa: S311 - spread, not secrecy
         self._pause = min(self._pause * 2, LAST_PAUSE)
 
-    def _watch(self, conn: WiredAsyncConnection) -> None:
+    def _watch(self) -> None:
+        conn = self._conn
+        if self._on_note is None or conn is None or conn.closed:
+            return
         self._watched = conn.fileno()
         asyncio.get_running_loop().add_reader(self._watched, self._hear, conn)
+        # What came with the last answer has been read from the socket already.
+        self._tell(conn)
 
     def _unwatch(self) -> None:
         if self._watched is not None:
             asyncio.get_running_loop().remove_reader(self._watched)
             self._watched = None
 
-    def _hear(self, conn: WiredAsyncConnection) -> None:
-        waiter = self._waiter
-        if waiter is not None:
-            if not waiter.done():
-                waiter.set_result(None)
-            return
+    def _hear(self, conn: psycopg.AsyncConnection[Any]) -> None:
         try:
             conn.pgconn.consume_input()
         except psycopg.Error:
@@ -131,30 +131,9 @@ class Link:
         else:
             self._tell(conn)
 
-    async def _wait(self, loop: asyncio.AbstractEventLoop, socket: int, *, also_writable: bool) -> None:
-        """Until the socket can be read, or written to."""
-        conn = self._conn
-        if conn is not None and not also_writable and not conn.pgconn.is_busy():
-            return  # The answer to what was sent ahead came before anybody waited, and has been read.
-        if self._watched is None or also_writable:
-            # A call that is larger than the socket takes, on a connection that is watched again afterwards.
-            self._unwatch()
-            await wire.ready(loop, socket, also_writable=also_writable)
-            if conn is not None:
-                self._watch(conn)
-            return
-        self._waiter = waiter = loop.create_future()
-        try:
-            await waiter
-        except BaseException:
-            # The connection is about to be closed, and the number of its socket to be given to another.
-            self._unwatch()
-            raise
-        finally:
-            self._waiter = None
-
-    def _tell(self, conn: WiredAsyncConnection) -> None:
-        while self._on_note is not None and (note := conn.pgconn.notifies()):
+    def _tell(self, conn: psycopg.AsyncConnection[Any]) -> None:
+        assert self._on_note is not None
+        while note := conn.pgconn.notifies():
             self._on_note(note.extra.decode())
 
     async def close(self) -> None:
@@ -182,7 +161,6 @@ class Link:
                 self._conn.add_notify_handler(lambda note: on_note(note.payload))
                 # Behind a transaction pooler this hears nothing, and polling does the work.
                 await self._conn.execute("listen onceward")
-        self._watch(self._conn)
         self._was_open = True
         return self._conn
 
