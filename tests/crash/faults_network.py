@@ -14,7 +14,7 @@ from tests.crash.verdict import Verdict
 # What workers and clients do, and how often each is cut out of a hundred.
 SHARES = {
     "exchange": 35,
-    "enqueue_many": 15,
+    "enqueue_set": 15,
     "enqueue": 8,
     "fail": 10,
     "snooze": 8,
@@ -37,7 +37,7 @@ def cuts(arena: Arena, *, cuts: int, jobs: int, workers: int) -> Verdict:
             _worker(arena, proxy)
         for kind, share in SHARES.items():
             count = max(1, cuts * share // 100)
-            late = count // 5 if kind in {"exchange", "fail", "enqueue_many"} else 0
+            late = count // 5 if kind in {"exchange", "fail", "enqueue_set"} else 0
             proxy.cut(kind, count, rate=0.3)
             if late:
                 proxy.cut(kind, late, rate=0.3, late=True)

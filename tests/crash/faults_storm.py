@@ -17,7 +17,7 @@ from tests.crash.verdict import Verdict
 
 LEASE = 3.0
 CUT = ["exchange", "fail", "snooze", "release", "adopt", "register_worker", "retire_worker", "heartbeat", "promote",
-       "rescue", "enqueue", "enqueue_many", "complete", "cancel"]  # fmt: skip
+       "rescue", "enqueue", "enqueue_set", "complete", "cancel"]  # fmt: skip
 
 
 class Storm:
