@@ -74,6 +74,7 @@ class Lender:
             await self._pool.putconn(spare)
         self._waiting += 1
         try:
+            # Not pool.connection(), which also commits: nothing is open outside of our own transactions.
             connection = await self._pool.getconn(timeout)
         finally:
             self._waiting -= 1
@@ -142,8 +143,6 @@ async def check_async(connection: psycopg.AsyncConnection[Any]) -> None:
 
 def is_stale(connection: psycopg.Connection[Any] | psycopg.AsyncConnection[Any]) -> bool:
     """Whether an idle connection has something to read: a farewell, most likely.  Costs no round trip."""
-    if isinstance(connection, WiredConnection | WiredAsyncConnection):
-        return bool(connection.poll.poll(0))
     poll = select.poll()
     poll.register(connection.fileno(), select.POLLIN)
     return bool(poll.poll(0))

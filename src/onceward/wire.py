@@ -127,7 +127,9 @@ class WiredConnection(psycopg.Connection[tuple[Any, ...]]):
 
     @cached_property
     def poll(self) -> select.poll:
-        return _poll(self.fileno())
+        poll = select.poll()
+        poll.register(self.fileno(), select.POLLIN)
+        return poll
 
 
 class WiredAsyncConnection(psycopg.AsyncConnection[tuple[Any, ...]]):
@@ -139,16 +141,6 @@ class WiredAsyncConnection(psycopg.AsyncConnection[tuple[Any, ...]]):
     @cached_property
     def wire(self) -> Wire:
         return Wire(self)
-
-    @cached_property
-    def poll(self) -> select.poll:
-        return _poll(self.fileno())
-
-
-def _poll(socket: int) -> select.poll:
-    poll = select.poll()
-    poll.register(socket, select.POLLIN)
-    return poll
 
 
 def kinds(*, is_async: bool) -> type[Any]:

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+from datetime import timedelta
 
 import psycopg
 import pytest
+from psycopg_pool import PoolTimeout
 
-from onceward.worker.connections import LONGEST_WAIT, Connections
+from onceward.worker import connections
+from onceward.worker.connections import Connections
 from tests.sdk.test_worker import until
 
 OURS = "select pid from pg_stat_activity where application_name = 'onceward worker transactions'"
@@ -56,21 +59,26 @@ def test_sync_handlers_get_no_connection_that_has_ended(onceward_database, end_a
     asyncio.run(connections.close())
 
 
+async def second_of(connections: Connections) -> None:
+    """Borrow while the only connection is lent, and give it back then."""
+    async with connections.lend_async():
+        waiting = asyncio.ensure_future(connections.lend_async().__aenter__())
+        pool = await connections._pool()
+        await until(lambda: pool.get_stats()["requests_waiting"] == 1 or waiting.done())
+    await waiting
+
+
 def test_who_finds_no_connection_free_waits_for_one(onceward_database):
-    async def main() -> None:
-        connections = Connections(onceward_database, 1)
+    asyncio.run(second_of(Connections(onceward_database, 1)))
 
-        async def second() -> bool:
-            async with connections.lend_async():
-                return True
 
-        async with connections.lend_async():
-            waiting = asyncio.ensure_future(second())
-            pool = await connections._pool()
-            await until(lambda: pool.get_stats()["requests_waiting"] == 1)
-        assert await waiting
-        await connections.close()
-
-    asyncio.run(main())
-    # The driver's pools give up after half a minute; a job that waits its turn has done nothing wrong.
-    assert LONGEST_WAIT >= 3600
+def test_the_wait_is_ours_and_not_the_half_minute_of_the_pool(onceward_database, monkeypatch):
+    """To give up uses an attempt of a job up that has done nothing wrong."""
+    assert timedelta(seconds=connections.LONGEST_WAIT) >= timedelta(hours=1)
+    monkeypatch.setattr(connections, "LONGEST_WAIT", 0.01)
+    with pytest.raises(PoolTimeout):
+        asyncio.run(second_of(Connections(onceward_database, 1)))
+    sync = Connections(onceward_database, 1)
+    with sync.lend(), pytest.raises(PoolTimeout), sync.lend():
+        pass
+    asyncio.run(sync.close())
