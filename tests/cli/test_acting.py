@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from contextlib import contextmanager
 from datetime import timedelta
 from uuid import UUID
 
@@ -168,20 +169,50 @@ def test_wait_gives_up_after_its_timeout_and_leaves_the_job_alone(cli, db):
     assert "is in state ready and goes on" in error
 
 
+WAITS = "select pid from pg_stat_activity where application_name = 'onceward cli' and datname = current_database()"
+BLOCKED = WAITS.replace("pid", "pid, query", 1) + " and wait_event_type = 'Lock'"
+
+
+@contextmanager
+def waiting_for(db, claim):
+    """`job wait` in a process of its own."""
+    command = [sys.executable, "-m", "onceward.cli", "--dsn", db.dsn, "job", "wait", str(claim.job_id)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as waiting:
+        # It is waiting as soon as its session is there.
+        while not db.run(WAITS):
+            assert waiting.poll() is None
+        yield waiting
+
+
 @pytest.mark.slow
 def test_wait_ends_when_the_job_ends(db):
     claim = db.running()
-    command = [sys.executable, "-m", "onceward.cli", "--dsn", db.dsn, "job", "wait", str(claim.job_id)]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as waiting:
-        # It is waiting as soon as its session is there.
-        while not db.value(
-            "select count(*) from pg_stat_activity where application_name = 'onceward cli' and datname = current_database()"
-        ):
-            assert waiting.poll() is None
+    with waiting_for(db, claim) as waiting:
         db.complete(claim, "finished")
         out, _ = waiting.communicate()
 
     assert (waiting.returncode, out) == (0, '"finished"\n')
+
+
+@pytest.mark.slow
+def test_wait_outlives_its_session(db):
+    claim = db.running()
+    with waiting_for(db, claim) as waiting:
+        asked = 0
+        while asked < 2:
+            # Whatever it asks next has to wait, so that it can be seen.
+            with db.connect() as other, other.transaction():
+                other.execute("lock table onceward.job_private in access exclusive mode")
+                while not (blocked := db.run(BLOCKED)):
+                    assert waiting.poll() is None
+                if "last_error, note from" in blocked[0].query:
+                    asked += 1
+                    db.run("select pg_terminate_backend(%s, 30000)", blocked[0].pid)
+        db.complete(claim, "finished")
+        out, err = waiting.communicate()
+
+    assert (waiting.returncode, out) == (0, '"finished"\n')
+    assert "trying again" in err
 
 
 def test_the_cap_of_a_lane_is_set_shown_and_removed(cli, db):

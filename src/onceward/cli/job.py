@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from dataclasses import replace
 from datetime import timedelta
@@ -21,9 +22,12 @@ from onceward.cli.job_show import History, print_job
 from onceward.cli.output import Column
 from onceward.cli.session import Session, session_of
 from onceward.cli.values import UsageProblem
-from onceward.errors import JobFailed, NotAllowed, UnknownJob, WaitTimeout
+from onceward.errors import JobFailed, NotAllowed, UnknownJob, WaitTimeout, is_connection_trouble
 from onceward.model import FINISHED, STATES, JobFilter, JobInfo, Json
 from onceward.model_audit import AuditEntry
+
+# How long `job wait` asks a server that does not answer, in seconds.
+PATIENCE = 60.0
 
 app = Noun(help="List, show, enqueue and act on jobs.")
 
@@ -278,8 +282,23 @@ def _await_outcome(
 ) -> tuple[str, Json, Json, str | None]:
     end = None if limit is None else time.monotonic() + limit.total_seconds()
     pause = 0.02
+    lost_at: float | None = None
     while True:
-        outcome = session.run(calls.outcome(job))
+        try:
+            outcome = session.run(calls.outcome(job))
+        except Exception as error:
+            if not is_connection_trouble(error):
+                raise
+            # The job goes on without us, and to ask again changes nothing.
+            if lost_at is None:
+                lost_at = time.monotonic()
+                output.note("The connection was lost; trying again …")
+            if time.monotonic() >= min(lost_at + PATIENCE, math.inf if end is None else end):
+                raise
+            time.sleep(pause)
+            pause = min(pause * 1.5, 1.0)
+            continue
+        lost_at = None
         if outcome is None:
             raise UnknownJob(f"job {job} does not exist")
         if outcome[0] in FINISHED or outcome[0] == "dead_letter":
