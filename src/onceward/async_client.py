@@ -13,7 +13,13 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar, Unpack
 from onceward import calls, contrib, jsonsafe, recording
 from onceward.answers import AnyJob, check_timeout, ended, found, gave_up, job_id_of
 from onceward.calls import Call
-from onceward.errors import connection_lost, is_connection_trouble, is_pool_timeout, is_pooler_trouble
+from onceward.errors import (
+    connection_lost,
+    is_connection_trouble,
+    is_pool_closed,
+    is_pool_timeout,
+    is_pooler_trouble,
+)
 from onceward.handling import current_job
 from onceward.model import (
     AttemptInfo,
@@ -77,6 +83,11 @@ class AsyncClient(Requests):
         await self.close()
 
     async def close(self) -> None:
+        """Close its connections.  Calls afterwards are refused, except on a connection of the caller's."""
+        self._is_closed = True
+        await self._drop()
+
+    async def _drop(self) -> None:
         if self._lender is not None:
             lender, self._lender = self._lender, None
             await lender.close()
@@ -102,7 +113,10 @@ class AsyncClient(Requests):
             except Exception as error:
                 if is_pooler_trouble(error) and self._prepare_after is not None:
                     self._prepare_after = None
-                    await self.close()
+                    await self._drop()
+                    tries += 1
+                elif is_pool_closed(error) and self._lender is not lender:
+                    # By somebody else, before anything was sent.
                     tries += 1
                 elif is_pool_timeout(error):
                     from onceward.connecting import none_free, probe_async
@@ -284,13 +298,15 @@ class AsyncClient(Requests):
         from onceward.connecting import probe_async
         from onceward.pools import Lender, async_pool
 
+        self._check_open()
         dsn, options = self._resolve(), self._connection_options()
         if not self._reached:
             await probe_async(dsn, options)
             self._reached = True
+            self._check_open()
         # Another task may have been faster.
-        if self._lender is None:
+        if (lender := self._lender) is None:
             pool = async_pool(dsn, options, size=self._pool_size)
-            self._lender = Lender(pool)
+            lender = self._lender = Lender(pool)
             await pool.open()
-        return self._lender
+        return lender

@@ -17,7 +17,13 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar, Unpack
 from onceward import calls, contrib, jsonsafe, recording
 from onceward.answers import AnyJob, check_timeout, ended, found, gave_up, job_id_of
 from onceward.calls import Call
-from onceward.errors import connection_lost, is_connection_trouble, is_pool_timeout, is_pooler_trouble
+from onceward.errors import (
+    connection_lost,
+    is_connection_trouble,
+    is_pool_closed,
+    is_pool_timeout,
+    is_pooler_trouble,
+)
 from onceward.handling import current_job
 from onceward.model import (
     AttemptInfo,
@@ -84,9 +90,15 @@ class Client(Requests):
         self.close()
 
     def close(self) -> None:
-        if self._pool is not None:
-            self._pool.close()
-            self._pool = None
+        """Close its connections.  Calls afterwards are refused, except on a connection of the caller's."""
+        with self._opening:
+            self._is_closed = True
+        self._drop()
+
+    def _drop(self) -> None:
+        pool, self._pool = self._pool, None
+        if pool is not None:
+            pool.close()
 
     def run(self, call: Call[T], *, connection: Any = None) -> T:
         """Run any call, on the caller's connection or on one of our own."""
@@ -110,7 +122,10 @@ class Client(Requests):
             except Exception as error:
                 if is_pooler_trouble(error) and self._prepare_after is not None:
                     self._prepare_after = None
-                    self.close()
+                    self._drop()
+                    tries += 1
+                elif is_pool_closed(error) and self._pool is not pool:
+                    # By somebody else, before anything was sent.
                     tries += 1
                 elif is_pool_timeout(error):
                     from onceward.connecting import none_free, probe
@@ -288,10 +303,12 @@ class Client(Requests):
             self._learn_of_lanes(created, in_callers_transaction=connection is not None)
 
     def _connections(self) -> ConnectionPool[WiredConnection]:
-        if self._pool is None:
+        pool = self._pool
+        if pool is None:
             with self._opening:
-                self._pool = self._pool or self._open()
-        return self._pool
+                self._check_open()
+                pool = self._pool = self._pool or self._open()
+        return pool
 
     def _open(self) -> ConnectionPool[WiredConnection]:
         # The driver takes longer to load than all of ours, and a caller who brings a connection may have another one.

@@ -13,7 +13,7 @@ from uuid import UUID
 from onceward import calls, jsonsafe
 from onceward.answers import AnyJob, job_id_of
 from onceward.calls import Call
-from onceward.errors import InvalidArgument, InvalidPayload, shown
+from onceward.errors import ClientClosed, InvalidArgument, InvalidPayload, kinds_of, shown
 from onceward.model import JobRef, Json, Options, Retry, WorkflowRef, with_options
 from onceward.model_limits import Use, check_limits, uses_json
 from onceward.workflow import Node, Workflow
@@ -108,6 +108,7 @@ class Requests:
         # Whether the database has ever been reached: until then, trouble is reported at once.
         self._reached = False
         self._lanes_declared = app is None or (app.lanes == ["default"] and not app.limits)
+        self._is_closed = False
 
     def _connection_options(self) -> dict[str, Any]:
         return {**CONNECTION_OPTIONS, "prepare_threshold": self._prepare_after}
@@ -116,6 +117,11 @@ class Requests:
         from onceward.dsn import resolve_dsn
 
         return resolve_dsn(self._given_dsn or (self._app.dsn if self._app else None))
+
+    def _check_open(self) -> None:
+        """Connections that open again after `close` are never closed."""
+        if self._is_closed:
+            raise ClientClosed(hint="Make a new one, or close it when nothing uses it any more.")
 
     @property
     def _is_simple(self) -> bool:
@@ -240,9 +246,8 @@ class Requests:
             check_limits(options.pop("limits"))
         for name, value in options.items():
             if not isinstance(value, _TYPES[name]) or isinstance(value, bool):
-                kinds = " or ".join(kind.__name__ for kind in _TYPES[name])
                 raise InvalidArgument(
-                    f"{name} must be a {kinds}, got {value!r:.100}",
+                    f"{name} must be {kinds_of(_TYPES[name])}, got {value!r:.100}",
                     hint="For durations: timedelta(seconds=5)." if timedelta in _TYPES[name] else None,
                 )
             if isinstance(value, int) and abs(value) >= 2**31:

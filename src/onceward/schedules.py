@@ -18,7 +18,7 @@ from pydantic import BaseModel
 
 from onceward import calls
 from onceward.calls import Call
-from onceward.errors import InvalidArgument, shown
+from onceward.errors import InvalidArgument, kinds_of, shown
 from onceward.model import Json, Retry
 from onceward.model_schedules import NextTick, ScheduleChange, ScheduleInfo, TickInfo
 from onceward.registry import Task
@@ -122,11 +122,8 @@ def declare(task: Task[Any, Any], spec: Spec, given: ScheduleOptions) -> Schedul
     for name, value in options.items():
         kinds = _TYPES[name]
         if not isinstance(value, kinds) or isinstance(value, bool):
-            wanted = (
-                kinds.__name__ if isinstance(kinds, type) else " or ".join(kind.__name__ for kind in kinds)
-            )
             raise InvalidArgument(
-                f"{name} of a schedule must be a {wanted}, got {shown(value)}",
+                f"{name} of a schedule must be {kinds_of(kinds)}, got {shown(value)}",
                 hint="For durations: timedelta(seconds=5)." if kinds is timedelta else None,
             )
         if name in _CHOICES and value not in _CHOICES[name]:

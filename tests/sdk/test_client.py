@@ -224,7 +224,7 @@ def test_a_payload_that_does_not_fit_is_refused_by_field(client, payload, messag
         ({"timeout": 5}, "timeout must be a timedelta, got 5"),
         ({"run_at": "2030-01-01"}, "run_at must be a datetime, got '2030-01-01'"),
         ({"priority": 10**30}, "priority is out of range"),
-        ({"priority": 1.5}, "priority must be a int, got 1.5"),
+        ({"priority": 1.5}, "priority must be an int, got 1.5"),
         ({"lane": "a\x00"}, "lane must not contain NUL"),
         ({"key": 5}, "key must be a str, got 5"),
         ({"retry": {"waits": [1]}}, "retry must be a Retry"),
@@ -271,6 +271,8 @@ def test_a_bad_payload_among_many_is_named_by_its_place(client):
 def test_arguments_of_the_wrong_kind_are_named(client):
     with pytest.raises(InvalidArgument, match="task must be a task or its name, got None"):
         client.enqueue(None, {})
+    with pytest.raises(InvalidArgument, match="key_window must be a str or a timedelta, got 5"):
+        client.enqueue(shop.greet, {"name": "Ada"}, key="k", key_window=5)
     with pytest.raises(InvalidArgument, match="job id must be a UUID, got 5"):
         client.cancel(5)
     with pytest.raises(InvalidArgument, match=r"timeout must be a timedelta, got 15"):

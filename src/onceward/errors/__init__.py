@@ -33,6 +33,7 @@ OncewardError
 ├── SignInRefused        OW046  a link that was used, is over, or never was
 ├── UnknownToken         OW047
 ├── RunHeld                     the run of this key is somebody's, or done
+├── ClientClosed                the client was closed; nothing has happened
 ├── CannotConnect               the database cannot be reached; nothing has happened
 ├── ConnectionLost              the connection broke; the call may have happened
 ├── NotAllowed                  the role lacks a role of Onceward
@@ -51,26 +52,19 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import ClassVar
 
+from onceward.errors.words import kinds_of, shown
+
 __all__ = [
     "BY_SQLSTATE", "AuditIsAppendOnly", "AuditNotExported", "CannotConnect", "CheckFailed", "CheckOver",
-    "ConnectionLost", "DriverError", "EnqueueRejected", "EventTimeout", "HoldOver", "InvalidArgument",
+    "ClientClosed", "ConnectionLost", "DriverError", "EnqueueRejected", "EventTimeout", "HoldOver", "InvalidArgument",
     "InvalidPayload", "InvalidWorkflow", "JobFailed", "JobsFailed", "KeyConflict", "LeaseLost", "LimitTooSmall",
     "NoRoom", "NotAllowed", "NotInstalled", "OncewardError", "PayloadTooLarge", "PermanentFailure", "RateLimited",
     "ResultTooLarge", "RunHeld", "SignInRefused", "StepsChanged", "TemporaryFailure", "UnknownAlert",
     "UnknownChannel", "UnknownEntry", "UnknownJob", "UnknownLane", "UnknownLimit", "UnknownMonitor",
     "UnknownOperator", "UnknownSchedule", "UnknownTask", "UnknownToken", "WaitTimeout", "WorkerExpired",
     "WrongState", "WrongTenant", "connection_lost", "driver_error", "from_database", "is_busy",
-    "is_connection_trouble", "is_pool_timeout", "is_pooler_trouble", "shown",
+    "is_connection_trouble", "is_pool_closed", "is_pool_timeout", "is_pooler_trouble", "kinds_of", "shown",
 ]  # fmt: skip
-
-
-def shown(value: object, most: int = 60) -> str:
-    """A value as errors show it: enough to be recognised, never a page."""
-    try:
-        text = value if isinstance(value, str) else repr(value)
-    except Exception:  # RecursionError, or whatever a __repr__ does
-        text = f"<{type(value).__name__}>"
-    return text if len(text) <= most else text[:most] + "…"
 
 
 class OncewardError(Exception):
@@ -300,6 +294,10 @@ class RunHeld(OncewardError):
     """Somebody runs this key, or it has completed."""
 
 
+class ClientClosed(OncewardError):
+    """The client was closed."""
+
+
 class CannotConnect(OncewardError):
     """The database cannot be reached."""
 
@@ -394,6 +392,7 @@ from onceward.errors.drivers import (  # noqa: E402 - see above
     from_database,
     is_busy,
     is_connection_trouble,
+    is_pool_closed,
     is_pool_timeout,
     is_pooler_trouble,
 )

@@ -77,6 +77,12 @@ def is_pool_timeout(error: BaseException) -> bool:
     return pool is not None and isinstance(error, pool.PoolTimeout)
 
 
+def is_pool_closed(error: BaseException) -> bool:
+    """Whether a pool was closed before it had a connection for us."""
+    pool: Any = sys.modules.get("psycopg_pool")
+    return pool is not None and isinstance(error, pool.PoolClosed)
+
+
 def is_busy(error: BaseException) -> bool:
     """Whether somebody else has a row locked that the call needs.  Nothing was executed; later it may pass."""
     return _is_psycopg(error) and error.sqlstate == "55P03"

@@ -24,6 +24,22 @@ def test_broken_json_is_told_with_line_and_column(db, everything, body, detail):
     assert db.value("select count(*) from onceward.jobs") == 0
 
 
+@pytest.mark.parametrize(
+    ("body", "twice"),
+    [
+        (b'{"task": "t", "payload": {}, "task": "u"}', "task"),
+        (b'{"task": "t", "payload": {"items": [{"sku": 1, "SKU": 2, "sku": 1}]}}', "sku"),
+        (b'{"task": "t", "payload": {"name": 1, "n\\u0061me": 2}}', "name"),
+    ],
+)
+def test_a_member_that_comes_twice_is_refused_wherever_it_stands(db, everything, body, twice):
+    problem = everything.ask("POST", "/jobs", 422, content=body).json()
+
+    assert (problem["code"], problem["title"]) == ("not-json", "The body has a member twice.")
+    assert problem["detail"] == f'Twice: "{twice}".'
+    assert db.value("select count(*) from onceward.jobs") == 0
+
+
 def test_what_happened_and_the_facts_about_it_are_two_sentences(db, everything):
     job = db.complete(db.running()) or db.value("select id from onceward.jobs")
     problem = everything.ask("POST", f"/jobs/{job}/cancel", 409).json()

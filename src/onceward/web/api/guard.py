@@ -11,6 +11,7 @@ import math
 import re
 import secrets as random
 import time
+from collections import Counter
 
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.exceptions import HTTPException
@@ -18,7 +19,7 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from onceward import logs
+from onceward import jsonsafe, logs
 from onceward.calls import access
 from onceward.errors import OncewardError
 from onceward.web import secrets
@@ -201,9 +202,24 @@ def _check_media(request: Request) -> None:
 def _parsed(body: bytes) -> object:
     """The body, or None when it is none that can be read; whoever needs it says what is wrong with it."""
     try:
-        return json.loads(body) if body else None
+        return json.loads(body, object_pairs_hook=_once_each) if body else None
     except (ValueError, RecursionError):
         return None
+
+
+def _once_each(members: list[tuple[str, object]]) -> dict[str, object]:
+    read = dict(members)
+    if len(read) < len(members):
+        ((twice, _),) = Counter(name for name, _ in members).most_common(1)
+        # Readers of JSON keep the last one without a word, and a proxy in front may have judged by the first.
+        raise Refused(
+            422,
+            "not-json",
+            "The body has a member twice.",
+            detail=f'Twice: "{jsonsafe.printable(twice, 200)}".',
+            hint="Nothing was written. Leave one out and send it again.",
+        )
+    return read
 
 
 def _replayed(body: bytes, receive: Receive) -> Receive:
