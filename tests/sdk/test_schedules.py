@@ -107,7 +107,7 @@ def test_the_decorator_stands_above_a_task_or_makes_one():
         ("07:00", {"overlap": "maybe"}, InvalidArgument, "overlap of a schedule must be one of"),
         ("07:00", {"grace": 5}, InvalidArgument, "grace of a schedule must be a timedelta"),
         ("07:00", {"jitter": timedelta(seconds=-1)}, InvalidArgument, "must not be negative"),
-        ("07:00", {"catch_up": True}, InvalidArgument, "catch_up of a schedule must be a int"),
+        ("07:00", {"catch_up": True}, InvalidArgument, "catch_up of a schedule must be an int"),
         ("07:00", {"colour": "red"}, InvalidArgument, "a schedule has no option colour"),
         ("07:00", {"name": "a b"}, InvalidArgument, "name of a schedule must be"),
         ("07:00", {"payload": {"kid": 1}}, InvalidPayload, "payload does not fit task report"),

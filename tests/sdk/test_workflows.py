@@ -165,7 +165,7 @@ def test_a_job_may_come_after_one_that_has_ended_and_join_a_workflow_by_its_id(c
     [
         ({"after": [UUID(int=7)]}, UnknownJob, f"job {UUID(int=7)} does not exist"),
         ({"after": ["x"]}, InvalidArgument, "job id must be a UUID, got 'x'"),
-        ({"after": "x"}, InvalidArgument, "after must be a list or tuple, got 'x'"),
+        ({"after": "x"}, InvalidArgument, "after must be a list or a tuple, got 'x'"),
         ({"after": []}, InvalidArgument, "after must name at least one job"),
         ({"workflow_id": "x"}, InvalidArgument, "workflow_id must be a UUID, got 'x'"),
     ],
