@@ -53,7 +53,9 @@ class Sink:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
         for transport in self._open:
-            transport.abort()  # type: ignore[attr-defined]
+            # A TLS transport that was closed twice has let go of its connection, and abort() of Python 3.11 looks for it.
+            with contextlib.suppress(AttributeError):
+                transport.abort()  # type: ignore[attr-defined]
         # Aborted and closed transports end with the next turns of the loop.
         for _ in range(3):
             await asyncio.sleep(0)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from datetime import timedelta
 
 import psycopg
@@ -59,9 +60,10 @@ def test_sync_handlers_get_no_connection_that_has_ended(onceward_database, end_a
     asyncio.run(connections.close())
 
 
-async def second_of(connections: Connections) -> None:
+async def second_of(connections: Connections, then: Callable[[], None] = lambda: None) -> None:
     """Borrow while the only connection is lent, and give it back then."""
     async with connections.lend_async():
+        then()
         waiting = asyncio.ensure_future(connections.lend_async().__aenter__())
         pool = await connections._pool()
         await until(lambda: pool.get_stats()["requests_waiting"] == 1 or waiting.done())
@@ -75,10 +77,17 @@ def test_who_finds_no_connection_free_waits_for_one(onceward_database):
 def test_the_wait_is_ours_and_not_the_half_minute_of_the_pool(onceward_database, monkeypatch):
     """To give up uses an attempt of a job up that has done nothing wrong."""
     assert timedelta(seconds=connections.LONGEST_WAIT) >= timedelta(hours=1)
-    monkeypatch.setattr(connections, "LONGEST_WAIT", 0.01)
+
+    def hurry() -> None:
+        # Not before the first one is lent: to connect takes longer.
+        monkeypatch.setattr(connections, "LONGEST_WAIT", 0.01)
+
     with pytest.raises(PoolTimeout):
-        asyncio.run(second_of(Connections(onceward_database, 1)))
+        asyncio.run(second_of(Connections(onceward_database, 1), hurry))
+    monkeypatch.undo()
     sync = Connections(onceward_database, 1)
-    with sync.lend(), pytest.raises(PoolTimeout), sync.lend():
-        pass
+    with sync.lend():
+        hurry()
+        with pytest.raises(PoolTimeout), sync.lend():
+            pass
     asyncio.run(sync.close())
