@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import hashlib
+import time
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from importlib import resources
 from typing import TYPE_CHECKING
@@ -16,6 +18,11 @@ from onceward.errors import NotInstalled, OncewardError
 if TYPE_CHECKING:
     from importlib.resources.abc import Traversable
 
+# An upgrade comes while programs work.  Whoever waits for a lock has everybody wait behind it, so it gives way after this time
+# (before PostgreSQL looks for a deadlock, whose victim might be a program), and tries again, for so many seconds.
+_GIVE_WAY = "set local lock_timeout = '500ms'"
+_PATIENCE, _SHORTEST_PAUSE, _LONGEST_PAUSE = 60.0, 0.2, 3.0
+_BUSY = (psycopg.errors.LockNotAvailable, psycopg.errors.DeadlockDetected)
 # Serialises migrators of one database.  Transaction-scoped, so it works through a pooler.
 _LOCK = "select pg_advisory_xact_lock(hashtext('onceward.install'))"
 
@@ -113,33 +120,62 @@ def install_sql() -> str:
 
 
 def status(conn: psycopg.Connection[tuple[object, ...]]) -> Status:
-    known = migrations()
     if not _installed(conn):
-        return Status(False, (), tuple(m.name for m in known), False, ())
+        return Status(False, (), tuple(m.name for m in migrations()), False, ())
     applied = [
         str(row[0]) for row in conn.execute("select name from onceward.migration_private order by version")
     ]
     row = conn.execute("select digest from onceward.code_private").fetchone()
-    names = {m.name for m in known}
+    return status_of(applied, None if row is None else str(row[0]))
+
+
+def status_of(applied: Sequence[str], found: str | None) -> Status:
+    """Of a database with these migrations, and code of this digest."""
+    known = [m.name for m in migrations()]
     return Status(
         installed=True,
         applied=tuple(applied),
-        pending=tuple(m.name for m in known if m.name not in applied),
-        code_is_current=row is not None and row[0] == digest(),
-        newer=tuple(name for name in applied if name not in names),
+        pending=tuple(name for name in known if name not in applied),
+        code_is_current=found == digest(),
+        newer=tuple(name for name in applied if name not in known),
     )
 
 
-def upgrade(dsn: str, *, days_ahead: int | None = None) -> list[str]:
+def upgrade(
+    dsn: str, *, days_ahead: int | None = None, on_wait: Callable[[str], None] | None = None
+) -> list[str]:
     """Install or upgrade; returns what was applied.  Two at once apply once.  All or nothing.
 
-    `days_ahead` is how many days get their partitions now; the engine's own number when it is None.
+    `days_ahead` is how many days get their partitions now; the engine's own number when it is None.  `on_wait` is told, once,
+    for whom an upgrade waits.
     """
-    done: list[str] = []
     # Roles are shared by the whole server and created in their own transaction: a failure there must be told apart.
     with connect(dsn, autocommit=True) as conn:
         _check_server(conn)
         _ensure_roles(conn)
+    end, pause = time.monotonic() + _PATIENCE, _SHORTEST_PAUSE
+    while True:
+        try:
+            return _upgraded(dsn, days_ahead)
+        except OncewardError as error:
+            if not isinstance(error.__cause__, _BUSY):
+                raise
+            whom = _open_transactions(dsn)
+            if time.monotonic() + pause > end:
+                raise OncewardError(
+                    f"could not upgrade within {_PATIENCE:g} s: other sessions keep what has to be changed",
+                    detail=f"Open transactions: {whom}.",
+                    hint="Nothing was changed. End these transactions, or try again at a quieter time.",
+                ) from error
+        if on_wait is not None:
+            on_wait(whom)
+            on_wait = None
+        time.sleep(pause)
+        pause = min(pause * 1.5, _LONGEST_PAUSE)
+
+
+def _upgraded(dsn: str, days_ahead: int | None) -> list[str]:
+    done: list[str] = []
     with connect(dsn) as conn:
         conn.execute(_LOCK)
         # Checked under the lock: a migrator that waited finds everything done.
@@ -153,6 +189,7 @@ def upgrade(dsn: str, *, days_ahead: int | None = None) -> list[str]:
                 )
             if now.current:
                 return done
+        conn.execute(_GIVE_WAY)
         conn.execute("set local role onceward_owner")
         conn.execute("set local check_function_bodies = off")
         conn.execute("create schema if not exists onceward")
@@ -192,6 +229,24 @@ def require_current(conn: psycopg.Connection[tuple[object, ...]]) -> None:
             detail=f"Not applied: {', '.join(now.pending)}.",
             hint='Upgrade it with "onceward db upgrade".',
         )
+
+
+def _open_transactions(dsn: str) -> str:
+    """Those of this database that may be in the way, the oldest first, as far as this role may see them."""
+    with connect(dsn, autocommit=True) as conn:
+        rows = conn.execute(
+            "select a.pid, coalesce(nullif(a.application_name, ''), a.usename, '?'), "
+            "       extract(epoch from statement_timestamp() - a.xact_start)::integer "
+            "  from pg_stat_activity as a "
+            " where a.datname = current_database() and a.pid <> pg_backend_pid() and a.xact_start is not null "
+            " order by a.xact_start nulls last limit 5"
+        ).fetchall()
+    return (
+        ", ".join(
+            f"process {pid} ({name}{'' if age is None else f', for {age} s'})" for pid, name, age in rows
+        )
+        or "none any more"
+    )
 
 
 def _installed(conn: psycopg.Connection[tuple[object, ...]]) -> bool:

@@ -150,3 +150,29 @@ def loads(text: str | bytes) -> Any:
         return json.loads(text)
     except (ValueError, RecursionError) as error:
         return Unreadable(f"<JSON of {len(text)} bytes that Python cannot read: {error}>")
+
+
+def loads_to_show(text: str | bytes) -> Any:
+    """The same for what is written out again, by the command line and the web: those go down by calling themselves.
+
+    A row may be deeper than SQL accepts today: results are not looked at there, nor was once a payload.
+    """
+    value = loads(text)
+    raw = text.encode() if isinstance(text, str) else text
+    if raw.count(b"[") + raw.count(b"{") > MAX_DEPTH and _is_deep(value):
+        return Unreadable(f"<JSON of {len(raw)} bytes, nested deeper than {MAX_DEPTH} levels>")
+    return value
+
+
+def _is_deep(value: object) -> bool:
+    level = [value]
+    for _ in range(MAX_DEPTH + 1):
+        level = [
+            item
+            for holder in level
+            if isinstance(holder, (dict, list))
+            for item in (holder.values() if isinstance(holder, dict) else holder)
+        ]
+        if not level:
+            return False
+    return True

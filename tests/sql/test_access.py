@@ -32,6 +32,33 @@ def test_an_operator_is_added_changed_and_left_as_it_is(db):
     assert (row.name, row.role, row.tenant) == ("ana", "viewer", "acme")
 
 
+def test_what_is_not_said_of_an_operator_stays(db):
+    db.call("add_operator", name="ana", role="viewer", tenant="acme")
+    assert db.answer("add_operator", name="ana") == "unchanged"
+    assert db.answer("add_operator", name="ana", role="admin") == "changed"
+    (row,) = db.call("operators")
+    assert (row.role, row.tenant) == ("admin", "acme")
+    assert db.answer("add_operator", name="ana", tenant="globex") == "changed"
+    (row,) = db.call("operators")
+    assert (row.role, row.tenant) == ("admin", "globex")
+    assert db.answer("add_operator", name="ana", all_tenants=True) == "changed"
+    (row,) = db.call("operators")
+    assert (row.role, row.tenant) == ("admin", None)
+    assert db.answer("add_operator", name="ana", all_tenants=True) == "unchanged"
+
+
+def test_a_disabled_operator_is_enabled_by_nothing_but_saying_so(db, ana):
+    db.call("disable_operator", name=ana)
+    with db.refused("OW007", 'operator "ana" is disabled'):
+        db.call("add_operator", name=ana, role="viewer", tenant="acme")
+    (row,) = db.call("operators")
+    assert (row.role, row.tenant, row.disabled_at is None) == ("admin", None, False)
+    assert db.answer("add_operator", name=ana, enable=True) == "changed"
+    (row,) = db.call("operators")
+    assert (row.role, row.tenant, row.disabled_at) == ("admin", None, None)
+    assert db.answer("add_operator", name=ana, enable=True) == "unchanged"
+
+
 @pytest.mark.parametrize(
     ("arguments", "word"),
     [
@@ -41,6 +68,7 @@ def test_an_operator_is_added_changed_and_left_as_it_is(db):
         ({"name": None}, "name"),
         ({"name": "ana", "role": "king"}, "role"),
         ({"name": "ana", "tenant": "*"}, "tenant"),
+        ({"name": "ana", "tenant": "acme", "all_tenants": True}, "all_tenants"),
     ],
 )
 def test_an_operator_that_cannot_be_is_refused(db, arguments, word):
@@ -101,9 +129,9 @@ def test_disabling_an_operator_ends_everything_of_theirs(db, ana):
     assert db.answer("has_operators") is False
     with db.refused("OW046"):
         db.call("use_link", hash=digest("l"), session_hash=digest("t"))
-    with db.refused("OW045"):
+    with db.refused("OW007", 'operator "ana" is disabled'):
         db.call("create_link", operator=ana, hash=digest("l2"))
-    assert db.answer("add_operator", name=ana, role="admin") == "changed"
+    assert db.answer("add_operator", name=ana, enable=True) == "changed"
     assert db.call("session_operator", hash=digest("s")) == []
 
 

@@ -13,6 +13,9 @@ pytestmark = pytest.mark.race
 OPEN_CALLS = {
     "enqueue": lambda db, jobs: db.enqueue(concurrency_key="k"),
     "enqueue many": lambda db, jobs: db.enqueue_many("ocr", [{}] * 3, concurrency_key="k"),
+    "enqueue many with keys of their own": lambda db, jobs: db.enqueue_many(
+        "ocr", [{}] * 4, concurrency_keys=["k", None, "k", "other"]
+    ),
     "cancel the running job": lambda db, jobs: db.cancel(jobs["other"].job_id),
     "cancel a waiting job": lambda db, jobs: db.cancel(jobs["waiting"]),
     "cancel a scheduled job": lambda db, jobs: db.cancel(jobs["scheduled"]),

@@ -170,6 +170,36 @@ def test_keys_that_do_not_match_the_payloads_are_refused(db):
         db.enqueue_many("ocr", [{}, {}], keys=["a"])
 
 
+MANY_KEYS = [
+    (["concurrency_keys", "as many as payloads (3)", "'1'"], {"concurrency_keys": ["a"]}),
+    (["concurrency_keys", "as many as payloads (3)", "'4'"], {"concurrency_keys": ["a"] * 4}),
+    (["concurrency_keys", "as many as payloads (3)", "'0'"], {"concurrency_keys": []}),
+    (["concurrency_key must be 1 to 500", "''"], {"concurrency_keys": ["a", None, ""]}),
+    (["concurrency_key must be 1 to 500", "xx…"], {"concurrency_keys": ["a", "x" * 501, "b"]}),
+    (
+        ["concurrency_key cannot be given together with concurrency_keys", "'k'", "Leave one of them out"],
+        {"concurrency_keys": ["a"] * 3, "concurrency_key": "k"},
+    ),
+    (["concurrency_key cannot be given", "''"], {"concurrency_keys": ["a"] * 3, "concurrency_key": ""}),
+    (["concurrency_limit", "'0'"], {"concurrency_keys": ["a"] * 3, "concurrency_limit": 0}),
+    (["concurrency_limit", "'10001'"], {"concurrency_keys": [None] * 3, "concurrency_limit": 10_001}),
+    (["concurrency_limit", "null"], {"concurrency_keys": ["a"] * 3, "concurrency_limit": None}),
+    (["keys must be", "'1'"], {"concurrency_keys": ["a"] * 3, "keys": ["a"]}),
+]
+
+
+@pytest.mark.parametrize("function", ["enqueue_many", "enqueue_set"])
+@pytest.mark.parametrize(("fragments", "options"), MANY_KEYS)
+def test_many_jobs_with_bad_concurrency_keys_are_refused(db, function, fragments, options):
+    with db.refused("OW008", *fragments):
+        db.call(function, task="ocr", payloads=[Jsonb({})] * 3, **options)
+
+
+def test_concurrency_keys_of_no_payloads_at_all_are_refused(db):
+    with db.refused("OW008", "payloads"):
+        db.run("select onceward.enqueue_many('ocr', null, p_concurrency_keys => array['a'])")
+
+
 def test_a_tenant_of_the_session_that_no_job_could_have_is_refused(db):
     db.run("select set_config('onceward.tenant', %s, false)", "a\nb")
 

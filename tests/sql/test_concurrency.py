@@ -33,6 +33,7 @@ def test_a_job_is_found_by_its_key_however_it_came(db):
     db.enqueue()
     db.enqueue(concurrency_key="a", tenant="t")
     db.enqueue_many(payloads=[{}, {}], concurrency_key="b")
+    db.enqueue_many(payloads=[{}, {}], concurrency_keys=["e", None], tenant="t")
     db.workflow(
         {"name": "first", "concurrency_key": "c"},
         {"name": "then", "after": ["first"], "concurrency_key": "c"},
@@ -45,7 +46,7 @@ def test_a_job_is_found_by_its_key_however_it_came(db):
         "select concurrency_key, concurrency_hash is not distinct from"
         " hashtextextended(tenant || E'\\x1f' || concurrency_key, 0) as fits from onceward.job_private"
     )
-    assert {row.concurrency_key for row in found} == {None, "a", "b", "c", "d"}
+    assert {row.concurrency_key for row in found} == {None, "a", "b", "c", "d", "e"}
     assert [row for row in found if not row.fits] == []
 
 

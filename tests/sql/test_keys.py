@@ -1,6 +1,9 @@
 from __future__ import annotations
 
+import psycopg
 import pytest
+
+from tests.support.races import transaction
 
 FINISHED = ["done", "cancelled", "resolved"]
 
@@ -159,7 +162,7 @@ def test_a_conflict_in_a_batch_leaves_none_of_it(db):
 
     with db.refused("OW005", '"b"', str(holder)):
         db.enqueue_many("mail", [{"n": 1}, {"n": 2}], keys=["a", "b"])
-    with db.refused("OW005", '"c"'):
+    with db.refused("OW005", '"c"', "twice in this call"):
         db.enqueue_many("mail", [{"n": 1}, {"n": 2}], keys=["c", "c"])
 
 
@@ -238,3 +241,17 @@ def test_a_requeued_job_whose_key_outlived_it_still_holds_it(db, how):
     assert db.enqueued(key="k").job_id == job
     db.complete(db.claim())
     assert db.enqueued(key="k").job_id == job
+
+
+@pytest.mark.race
+@pytest.mark.parametrize("isolation", ["repeatable read", "serializable"])
+def test_a_caller_whose_snapshot_is_older_than_the_key_has_to_repeat_its_transaction(db, isolation):
+    with transaction(db) as old:
+        old.conn.execute(f"set transaction isolation level {isolation}")
+        old.run("select 1 from onceward.job_private")
+        job = db.enqueue(key="k")
+
+        with pytest.raises(psycopg.errors.SerializationFailure):
+            old.enqueue(key="k")
+        old.conn.rollback()
+        assert old.enqueue(key="k") == job

@@ -48,6 +48,11 @@ def test_many_jobs_wake_a_lane_once(db, asleep, heard):
     assert heard(lambda: db.enqueue_many("ocr", [{}] * 100)) == ["default"]
 
 
+@pytest.mark.parametrize("keys", [["a", "b", None], ["a", "b", "c"], [None, None, None]])
+def test_many_jobs_with_keys_of_their_own_wake_a_lane_once(db, asleep, heard, keys):
+    assert heard(lambda: db.enqueue_many("ocr", [{}] * 3, concurrency_keys=keys)) == ["default"]
+
+
 def test_a_scheduled_job_wakes_nobody_until_it_is_due(db, asleep, heard):
     assert heard(lambda: db.enqueue(run_at=db.now() + timedelta(seconds=30))) == []
     db.clock.advance("30 s")

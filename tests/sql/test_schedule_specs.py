@@ -96,6 +96,8 @@ def test_a_spec_means_these_slots(specs, spec, zone, expected):
         ("400 days", ["from 1 second to 366 days"]),
         ("5 parsecs", ["must be a length of time"]),
         ("2 days from yesterday", ["anchor", "ISO 8601"]),
+        ("14 days from 2026-02-30", ["anchor", "2026-02-30", "that exists"]),
+        ("14 days from 2026-01-05T25:00Z", ["anchor", "that exists"]),
         ("", ["must be 1 to 500 characters"]),
         ("x" * 501, ["must be 1 to 500 characters"]),
     ],

@@ -23,6 +23,7 @@ WITHOUT_A_TENANT = {
     "now": "the clock",
     "id_at": "arithmetic",
     "current_tenant": "of the session itself",
+    "is_for_all": "of the session itself",
     "sees_all_tenants": "of the session itself",
     "caller": "of the session itself",
     "fingerprint": "arithmetic",
@@ -169,7 +170,9 @@ def functions(db, role: str) -> list[Function]:
     ]
 
 
-def call(db, role: str, function: Function, given: dict[str, Any], tenant: str | None = "acme"):
+def call(
+    db, role: str, function: Function, given: dict[str, Any], tenant: str | None = "acme", past_policies=False
+):
     """The rows or the SQLSTATE, and whether anything was written; undone in any case."""
     arguments = function.arguments(given)
     statement = sql.SQL("select * from onceward.{}({})").format(
@@ -181,7 +184,8 @@ def call(db, role: str, function: Function, given: dict[str, Any], tenant: str |
     with db.conn.transaction(force_rollback=True):
         if tenant is not None:
             db.run("select set_config('onceward.tenant', %s, true)", tenant)
-        db.conn.execute(sql.SQL("set local role {}").format(sql.Identifier(f"onceward_{role}")))
+        if not past_policies:
+            db.conn.execute(sql.SQL("set local role {}").format(sql.Identifier(f"onceward_{role}")))
         try:
             with db.conn.transaction():
                 rows = db.conn.execute(statement, arguments).fetchall()
@@ -254,7 +258,7 @@ def told_nothing(answer: Any) -> bool:
     return not values or values == [0] or "unknown" in values
 
 
-def leaks(db) -> Iterator[str]:
+def leaks(db, past_policies: bool = False) -> Iterator[str]:
     """Every call with the id of another tenant that is not refused, changes something, or tells something."""
     theirs = ids_of(db, "globex")
     for role in PEOPLE:
@@ -262,7 +266,9 @@ def leaks(db) -> Iterator[str]:
             for parameter, kind in function.ids():
                 for job in theirs:
                     value = [job] if kind == "uuid[]" else job
-                    answer, changed = call(db, role, function, {parameter: value})
+                    answer, changed = call(
+                        db, role, function, {parameter: value}, past_policies=past_policies
+                    )
                     # Bad input may be noticed first: then the call was refused, and nothing was looked at.
                     refused = isinstance(answer, str) and answer in REFUSALS | MISSING | {"OW008"}
                     if changed or not (refused or told_nothing(answer)) or "globex" in str(answer):
@@ -277,6 +283,41 @@ def test_every_function_that_people_call_is_covered_or_declared(db):
 
 def test_no_function_reaches_the_job_of_another_tenant_by_its_id(db):
     assert list(leaks(db)) == []
+
+
+def test_nor_does_a_superuser_that_names_a_tenant(db):
+    assert list(leaks(db, past_policies=True)) == []
+
+
+def test_searches_of_a_superuser_that_names_a_tenant_find_the_jobs_of_that_one(db):
+    with db.conn.transaction():
+        db.run("select set_config('onceward.tenant', 'acme', true)")
+        own = db.value("select count(*) from onceward.jobs")
+        assert {row.tenant for row in db.run("select tenant from onceward.find_jobs()")} == {"acme"}
+        assert db.one("select * from onceward.count_found()") == (own, True)
+        done = db.value("select count(*) from onceward.jobs where state = 'done'")
+        assert db.value("select sum(done) from onceward.activity()") == done > 0
+        before = db.value("select onceward.pulse()")
+    db.cancel(db.enqueue(tenant="globex"))
+    with db.conn.transaction():
+        db.run("select set_config('onceward.tenant', 'acme', true)")
+        assert db.value("select onceward.pulse()") == before
+        db.cancel(db.enqueue(tenant="acme"))
+        assert db.value("select onceward.pulse()") != before
+
+
+def test_a_definer_function_of_another_role_answers_for_whom_it_likes(db):
+    db.run(
+        "create function public.waiting() returns bigint language sql security definer "
+        "as $$ select count(*) from onceward.jobs where state = 'ready' $$"
+    )
+    db.run("alter function public.waiting() owner to onceward_owner")
+    ready = db.value("select count(*) from onceward.jobs where state = 'ready'")
+    db.enqueue(tenant="globex")
+    with db.conn.transaction():
+        db.run("select set_config('onceward.tenant', 'acme', true)")
+        assert db.value("select public.waiting()") == ready + 1
+        assert db.value("select count(*) from onceward.jobs where state = 'ready'") <= ready
 
 
 @pytest.mark.parametrize("tenant", [None, "", "%", "GLOBEX"])

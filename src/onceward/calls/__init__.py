@@ -88,7 +88,7 @@ _HOMES = {
         "wait_event",
     ),
     "working": (
-        "adopt", "claim", "complete", "ensure_partitions", "exchange", "fail", "heartbeat", "progress", "promote",
+        "adopt", "claim", "complete", "ensure_partitions", "exchange", "fail", "heartbeat", "installed", "progress", "promote",
         "register_worker", "release", "rescue", "retire_worker", "snooze", "tidy",
     ),
 }  # fmt: skip

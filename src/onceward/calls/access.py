@@ -10,11 +10,19 @@ from onceward.calls.base import Call, rows_of, scalar
 from onceward.model_web import OperatorInfo, TokenInfo
 
 
-def add_operator(name: str, role: str = "operator", tenant: str | None = None) -> Call[str]:
-    """`created`, `changed` or `unchanged`."""
+def add_operator(
+    name: str,
+    role: str | None = None,
+    tenant: str | None = None,
+    *,
+    all_tenants: bool = False,
+    enable: bool = False,
+) -> Call[str]:
+    """`created`, `changed` or `unchanged`.  What is not given stays as it is."""
     return Call(
-        "select onceward.add_operator(%(name)s::text, %(role)s::text, %(tenant)s::text)",
-        {"name": name, "role": role, "tenant": tenant},
+        "select onceward.add_operator(%(name)s::text, %(role)s::text, %(tenant)s::text,"
+        " %(all_tenants)s::boolean, %(enable)s::boolean)",
+        {"name": name, "role": role, "tenant": tenant, "all_tenants": all_tenants, "enable": enable},
         scalar,
         repeatable=True,
     )

@@ -147,17 +147,26 @@ def _job_refs(rows: Sequence[Row]) -> list[JobRef]:
 def enqueue_many(
     task: str,
     payloads: str,
-    keys: list[str | None] | None,
     options: Options,
+    *,
+    keys: Sequence[str | None] | None = None,
+    concurrency_keys: Sequence[str | None] | None = None,
     uses: Sequence[Sequence[Json]] | None = None,
 ) -> Call[list[JobRef]]:
-    """`uses` has one list of limits per payload."""
+    """One key and concurrency key per payload, and one list of limits in `uses`."""
     arguments, params = _arguments(options)
     params["task"], params["payloads"] = task, payloads
     if keys is not None:
         # As one text: the driver makes arrays item by item.
         arguments += ", p_keys => array(select jsonb_array_elements_text(%(keys)s::jsonb))"
-        params["keys"] = jsonsafe.dumps_texts(keys, what="keys")
+        params["keys"] = jsonsafe.dumps_texts(list(keys), what="keys")
+    if concurrency_keys is not None:
+        arguments += (
+            ", p_concurrency_keys => array(select jsonb_array_elements_text(%(concurrency_keys)s::jsonb))"
+            ", p_concurrency_limit => %(concurrency_limit)s::int"
+        )
+        params["concurrency_keys"] = jsonsafe.dumps_texts(list(concurrency_keys), what="concurrency_keys")
+        params["concurrency_limit"] = options.concurrency_limit
     if uses:
         arguments += ", p_uses => %(uses)s::jsonb"
         params["uses"] = json.dumps(uses)

@@ -12,6 +12,8 @@ PRODUCER, WORKER, OPERATOR, AUDITOR = (
     "onceward_producer", "onceward_worker", "onceward_operator", "onceward_auditor",
 )  # fmt: skip
 _GRANT = re.compile(r"^grant execute on function\s(?P<functions>[^;]+?)\sto\s(?P<roles>[^;]+);", re.MULTILINE)
+# Who lacks the role itself is told so by its name; there is no function in that statement.
+_SET_ROLE = re.compile(r'^permission denied to set role "(?P<role>onceward_[a-z]+)"')
 _CALLED = re.compile(r"\bonceward\.(\w+)\(")
 
 
@@ -46,7 +48,8 @@ def not_allowed(
     found = driver_error(error)
     if found is None or found.sqlstate != "42501" or not found.message.startswith("permission denied"):
         return None
-    needed = role or role_for(sql)
+    refused = _SET_ROLE.match(found.message)
+    needed = refused["role"] if refused else role or role_for(sql)
     return NotAllowed(
         found.message,
         detail=f'Connected as role "{user}".' if user else None,

@@ -17,6 +17,17 @@ from onceward.model import (
 )
 
 
+def installed() -> Call[tuple[list[str], str | None]]:
+    """The migrations that were applied, in order, and the digest of the code."""
+    return Call(
+        "select (select array_agg(name::text order by version) from onceward.migration_private), "
+        "(select digest::text from onceward.code_private)",
+        {},
+        one(lambda row: (list(row[0] or ()), row[1])),
+        repeatable=True,
+    )
+
+
 def register_worker(
     *, name: str, lanes: Sequence[str], tasks: Sequence[str], lease: timedelta, host: str, pid: int,
     version: str | None, concurrency: int,

@@ -32,7 +32,10 @@ def upgrade(ctx: typer.Context) -> None:
 
 def _apply(session: Session, done: str) -> None:
     where = describe(session.conninfo)
-    applied = install.upgrade(session.conninfo)
+    applied = install.upgrade(
+        session.conninfo,
+        on_wait=lambda whom: output.note(f"waiting for open transactions to end: {whom}"),
+    )
     for name in applied:
         output.note(f"applied {name}")
     output.note(f"schema onceward {done} in {where}" if applied else f"schema onceward is current in {where}")

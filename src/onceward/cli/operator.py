@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from datetime import timedelta
 from typing import Annotated
 
@@ -11,8 +12,9 @@ from onceward.calls import access
 from onceward.cli import output, values
 from onceward.cli.framework import AsJson, Noun
 from onceward.cli.output import Column
-from onceward.cli.session import session_of
-from onceward.model_web import ROLES
+from onceward.cli.session import Session, session_of
+from onceward.cli.values import UsageProblem
+from onceward.model_web import ROLES, OperatorInfo
 
 app = Noun(help="Add operators of the web pages, and let them sign in.")
 Name = Annotated[
@@ -26,9 +28,14 @@ def add(
     ctx: typer.Context,
     name: Name,
     role: Annotated[
-        str,
-        typer.Option(metavar="ROLE", help="viewer, operator or admin.", autocompletion=lambda: list(ROLES)),
-    ] = "operator",
+        str | None,
+        typer.Option(
+            metavar="ROLE",
+            help="viewer, operator or admin; a new operator without one is operator.",
+            autocompletion=lambda: list(ROLES),
+            show_default=False,
+        ),
+    ] = None,
     only: Annotated[
         str | None,
         typer.Option(
@@ -37,11 +44,44 @@ def add(
             help="Sees and touches what belongs to this tenant, nothing else.",
         ),
     ] = None,
+    all_tenants: Annotated[
+        bool, typer.Option("--all-tenants", help="Is no longer bound to a tenant.")
+    ] = False,
+    enable: Annotated[bool, typer.Option("--enable", help="May sign in again after disable.")] = False,
 ) -> None:
-    """Add an operator, or change the role and tenant of one."""
-    values.one_of("--role", role, ROLES)
-    answer = session_of(ctx).run(access.add_operator(name, role, only))
-    output.note(f'operator "{name}" {answer}; "onceward operator link" makes a sign-in link')
+    """Add an operator, or change the role and tenant of one; what is not given stays."""
+    if role is not None:
+        values.one_of("--role", role, ROLES)
+    if only is not None and all_tenants:
+        raise UsageProblem("--only-tenant and --all-tenants exclude each other")
+    session = session_of(ctx)
+    # Only for the message: what is changed is decided by the one call.
+    before = _named(session, name)
+    answer = session.run(access.add_operator(name, role, only, all_tenants=all_tenants, enable=enable))
+    after = _named(session, name)
+    output.note(
+        f'operator "{name}" {answer}: {_rights(before, after)}; "onceward operator link" makes a sign-in link'
+    )
+
+
+def _named(session: Session, name: str) -> OperatorInfo | None:
+    return next((found for found in session.run(access.operators()) if found.name == name), None)
+
+
+def _rights(before: OperatorInfo | None, after: OperatorInfo | None) -> str:
+    """What an operator may do; with what that one could before, and what of it is left as it was."""
+    if after is None:
+        return "gone meanwhile"
+    tenant = f'tenant "{after.tenant}" only' if after.tenant else "all tenants"
+    if before is None:
+        return f"{after.role}, {tenant}"
+    was = f'tenant "{before.tenant}" only' if before.tenant else "all tenants"
+    pairs = [("role", before.role, after.role), ("sees", was, tenant)]
+    if before.disabled_at is not None:
+        pairs.append(("access", "disabled", "disabled" if after.disabled_at else "enabled"))
+    return ", ".join(
+        f"{what} {old} as before" if old == new else f"{what} {old} -> {new}" for what, old, new in pairs
+    )
 
 
 @app.command("list")
@@ -95,6 +135,11 @@ def link(
 
     read = values.duration("--life", life, zero=False)
     assert isinstance(read, timedelta)
+    if not re.fullmatch(r"https?://[^/?#@\s]+(/[^?#\s]*)?", address):
+        raise UsageProblem(
+            f"--address must be a URL such as https://jobs.example.com, got {values.quoted(address)}",
+            hint="It is where the pages are served; the link begins with it.",
+        )
     secret = secrets.new(secrets.LINK)
     session_of(ctx).run(access.create_link(name, secrets.digest(secret), read))
     print(f"{address.rstrip('/')}/sign-in?link={secret}")
@@ -105,4 +150,8 @@ def link(
 def disable(ctx: typer.Context, name: Name) -> None:
     """End every session of an operator, and let none begin."""
     changed = session_of(ctx).run(access.disable_operator(name))
-    output.note(f'operator "{name}" is disabled' if changed else f'operator "{name}" was disabled already')
+    output.note(
+        f'operator "{name}" is disabled; "onceward operator add {name} --enable" undoes it'
+        if changed
+        else f'operator "{name}" was disabled already'
+    )

@@ -21,7 +21,7 @@ grant select on onceward.jobs, onceward.attempts, onceward.lanes, onceward.worke
    to onceward_producer, onceward_worker, onceward_operator, onceward_auditor;
 
 grant execute on function
-  onceward.now, onceward.id_at, onceward.current_tenant, onceward.sees_all_tenants, onceward.caller, onceward.fingerprint,
+  onceward.now, onceward.id_at, onceward.current_tenant, onceward.is_for_all, onceward.sees_all_tenants, onceward.caller, onceward.fingerprint,
   onceward.explain, onceward.explain_lane
    to onceward_producer, onceward_worker, onceward_operator, onceward_auditor;
 grant execute on function onceward.enqueue, onceward.enqueue_plain, onceward.enqueue_many, onceward.enqueue_set, onceward.enqueue_workflow, onceward.declare_lanes,
@@ -108,72 +108,55 @@ grant execute on function
   onceward.create_token, onceward.revoke_token, onceward.token_scopes, onceward.tokens
    to onceward_operator;
 
--- Row-level security.  The owner's policy lets the engine's own functions work; everybody else sees their tenant.
+-- Row-level security.  The owner's policies let the engine's own functions work; everybody else sees their tenant.
+-- Only what differs is changed: these statements lock a table against everybody, and an upgrade comes while programs work.
 do $$
 declare
-  v_table text;
+  -- As PostgreSQL writes them: a policy is made again when it says anything else.
+  c_own    constant text := '((tenant = ( SELECT onceward.current_tenant() AS current_tenant)) OR ( SELECT onceward.sees_all_tenants() AS sees_all_tenants))';
+  c_all    constant text := '( SELECT onceward.sees_all_tenants() AS sees_all_tenants)';
+  c_people constant text := 'onceward_worker, onceward_operator, onceward_auditor';
+  v_table  text;
 begin
   for v_table in
     select c.relname from pg_catalog.pg_class as c
-     where c.relnamespace = 'onceward'::regnamespace and c.relkind in ('r', 'p')
+     where c.relnamespace = 'onceward'::regnamespace and c.relkind in ('r', 'p') and not (c.relrowsecurity and c.relforcerowsecurity)
+     order by c.relname
   loop
     execute format('alter table onceward.%I enable row level security, force row level security', v_table);
-    execute format('drop policy if exists owner_all on onceward.%I', v_table);
-    continue when v_table ~ '^(audit|seal|seal_leaf)_(private|default|\d{8})$';
-    execute format('create policy owner_all on onceward.%I to onceward_owner using (true) with check (true)', v_table);
   end loop;
-
-  -- The audit log is read and appended to, by its owner too.  Triggers stop whoever is above policies.
   for v_table in
     select c.relname from pg_catalog.pg_class as c
      where c.relnamespace = 'onceward'::regnamespace and c.relkind in ('r', 'p')
-       and c.relname ~ '^(audit|seal|seal_leaf)_(private|default|\d{8})$'
+     order by c.relname
   loop
-    perform onceward.make_append_only(v_table);
-    execute format('drop policy if exists owner_reads on onceward.%I', v_table);
-    execute format('create policy owner_reads on onceward.%I for select to onceward_owner using (true)', v_table);
-    execute format('drop policy if exists owner_appends on onceward.%I', v_table);
-    execute format('create policy owner_appends on onceward.%I for insert to onceward_owner with check (true)', v_table);
+    perform onceward.keep_owner_policies(v_table);
   end loop;
-  foreach v_table in array array['audit_private', 'seal_private', 'seal_leaf_private'] loop
-    execute format('drop trigger if exists append_only_rows on onceward.%I', v_table);
-    execute format('create trigger append_only_rows before update or delete on onceward.%I '
-                   'for each row execute function onceward.refuse_change()', v_table);
+  foreach v_table in array array['audit_private', 'seal_leaf_private', 'seal_private'] loop
+    perform onceward.keep_trigger(v_table, 'append_only_rows', 'BEFORE DELETE OR UPDATE', 'ROW');
   end loop;
 
   -- Entries without a tenant are about what everybody shares, and for those who see all.
-  drop policy if exists own_tenant on onceward.audit_private;
-  create policy own_tenant on onceward.audit_private for select to onceward_worker, onceward_operator, onceward_auditor
-    using (tenant = (select onceward.current_tenant()) or (select onceward.sees_all_tenants()));
+  perform onceward.keep_policy('audit_private', 'own_tenant', 'select', c_people, c_own, null);
   -- Seals are hashes, and belong to no tenant.
-  foreach v_table in array array['seal_private', 'seal_leaf_private'] loop
-    execute format('drop policy if exists everyone_reads on onceward.%I', v_table);
-    execute format('create policy everyone_reads on onceward.%I for select '
-                   'to onceward_worker, onceward_operator, onceward_auditor using (true)', v_table);
-  end loop;
+  perform onceward.keep_policy('seal_leaf_private', 'everyone_reads', 'select', c_people, 'true', null);
+  perform onceward.keep_policy('seal_private', 'everyone_reads', 'select', c_people, 'true', null);
 
   foreach v_table in array array['job_private', 'archive_private', 'attempt_private', 'payload_edit_private', 'step_private',
                                  'event_private', 'delivery_private', 'schedule_private', 'tick_private', 'run_private',
                                  'share_private', 'alert_private', 'silence_private', 'channel_private', 'legal_hold_private',
                                  'assignment_private', 'comment_private'] loop
-    execute format('drop policy if exists own_tenant on onceward.%I', v_table);
-    execute format('create policy own_tenant on onceward.%I for select '
-                   'to onceward_producer, onceward_worker, onceward_operator, onceward_auditor '
-                   'using (tenant = (select onceward.current_tenant()) or (select onceward.sees_all_tenants()))', v_table);
+    perform onceward.keep_policy(v_table, 'own_tenant', 'select', 'onceward_producer, ' || c_people, c_own, null);
   end loop;
 
   -- These belong to no tenant: names of lanes and tasks, processes, what is installed.
   foreach v_table in array array['lane_private', 'task_private', 'worker_private', 'migration_private', 'code_private',
                                  'limit_private', 'monitor_private', 'threshold_private', 'retention_private', 'removal_private',
                                  'limit_level_private'] loop
-    execute format('drop policy if exists everyone_reads on onceward.%I', v_table);
-    execute format('create policy everyone_reads on onceward.%I for select '
-                   'to onceward_producer, onceward_worker, onceward_operator, onceward_auditor using (true)', v_table);
+    perform onceward.keep_policy(v_table, 'everyone_reads', 'select', 'onceward_producer, ' || c_people, 'true', null);
   end loop;
 
   -- A run of a monitor finds things about any tenant.
-  drop policy if exists all_tenants on onceward.monitor_run_private;
-  create policy all_tenants on onceward.monitor_run_private for select
-     to onceward_worker, onceward_operator, onceward_auditor using ((select onceward.sees_all_tenants()));
+  perform onceward.keep_policy('monitor_run_private', 'all_tenants', 'select', c_people, c_all, null);
 end;
 $$;

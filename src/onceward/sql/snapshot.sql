@@ -1083,7 +1083,7 @@ create view onceward.alerts with (security_invoker=true) as
     close_note,
     onceward.has_channel(id) AS has_channel
    FROM onceward.alert_private a
-  WHERE state <> 'pending'::text;
+  WHERE state <> 'pending'::text AND (tenant = (( SELECT onceward.current_tenant() AS current_tenant)) OR ( SELECT onceward.is_for_all() AS is_for_all));
 create view onceward.assignments with (security_invoker=true) as
  SELECT tenant,
     task,
@@ -1091,7 +1091,8 @@ create view onceward.assignments with (security_invoker=true) as
     assigned_to,
     assigned_by,
     assigned_at
-   FROM onceward.assignment_private a;
+   FROM onceward.assignment_private a
+  WHERE tenant = (( SELECT onceward.current_tenant() AS current_tenant)) OR ( SELECT onceward.is_for_all() AS is_for_all);
 create view onceward.attempts with (security_invoker=true) as
  SELECT a.job_id,
     a.epoch,
@@ -1109,6 +1110,7 @@ create view onceward.attempts with (security_invoker=true) as
     a.traceback,
     a.retry_at
    FROM onceward.attempt_private a
+  WHERE a.tenant = (( SELECT onceward.current_tenant() AS current_tenant)) OR ( SELECT onceward.is_for_all() AS is_for_all)
 UNION ALL
  SELECT j.id AS job_id,
     j.epoch,
@@ -1126,7 +1128,7 @@ UNION ALL
     NULL::text AS traceback,
     NULL::timestamp with time zone AS retry_at
    FROM onceward.job_private j
-  WHERE j.state = 'running'::text
+  WHERE j.state = 'running'::text AND (j.tenant = (( SELECT onceward.current_tenant() AS current_tenant)) OR ( SELECT onceward.is_for_all() AS is_for_all))
 UNION ALL
  SELECT d.id AS job_id,
     d.epoch,
@@ -1144,7 +1146,7 @@ UNION ALL
     NULL::text AS traceback,
     NULL::timestamp with time zone AS retry_at
    FROM onceward.archive_private d
-  WHERE d.state = 'done'::text;
+  WHERE d.state = 'done'::text AND (d.tenant = (( SELECT onceward.current_tenant() AS current_tenant)) OR ( SELECT onceward.is_for_all() AS is_for_all));
 create view onceward.audit_log with (security_invoker=true) as
  SELECT seq,
     at,
@@ -1162,7 +1164,8 @@ create view onceward.audit_log with (security_invoker=true) as
     message,
     meta,
     xact
-   FROM onceward.audit_private e;
+   FROM onceward.audit_private e
+  WHERE tenant = (( SELECT onceward.current_tenant() AS current_tenant)) OR ( SELECT onceward.is_for_all() AS is_for_all);
 create view onceward.bounds with (security_invoker=true) as
  SELECT lane,
     tenant,
@@ -1185,7 +1188,8 @@ create view onceward.channels with (security_invoker=true) as
     severity,
     created_at,
     created_by
-   FROM onceward.channel_private c;
+   FROM onceward.channel_private c
+  WHERE tenant = (( SELECT onceward.current_tenant() AS current_tenant)) OR ( SELECT onceward.is_for_all() AS is_for_all);
 create view onceward.comments with (security_invoker=true) as
  SELECT id,
     tenant,
@@ -1195,7 +1199,8 @@ create view onceward.comments with (security_invoker=true) as
     author,
     said_at,
     body
-   FROM onceward.comment_private c;
+   FROM onceward.comment_private c
+  WHERE tenant = (( SELECT onceward.current_tenant() AS current_tenant)) OR ( SELECT onceward.is_for_all() AS is_for_all);
 create view onceward.dead_letters with (security_invoker=true) as
  SELECT id,
     tenant,
@@ -1213,7 +1218,7 @@ create view onceward.dead_letters with (security_invoker=true) as
     last_error ->> 'message'::text AS message,
     last_error ->> 'fingerprint'::text AS fingerprint
    FROM onceward.job_private j
-  WHERE state = 'dead_letter'::text;
+  WHERE state = 'dead_letter'::text AND (tenant = (( SELECT onceward.current_tenant() AS current_tenant)) OR ( SELECT onceward.is_for_all() AS is_for_all));
 create view onceward.deliveries with (security_invoker=true) as
  SELECT d.id,
     d.tenant,
@@ -1240,7 +1245,8 @@ create view onceward.deliveries with (security_invoker=true) as
     d.is_alert,
     d.made_by
    FROM onceward.delivery_private d
-     LEFT JOIN onceward.job_private j ON j.id = d.id;
+     LEFT JOIN onceward.job_private j ON j.id = d.id
+  WHERE d.tenant = (( SELECT onceward.current_tenant() AS current_tenant)) OR ( SELECT onceward.is_for_all() AS is_for_all);
 create view onceward.dependencies with (security_invoker=true) as
  SELECT j.workflow_id,
     j.tenant,
@@ -1254,6 +1260,7 @@ create view onceward.dependencies with (security_invoker=true) as
     NOT j.awaits IS DISTINCT FROM 'jobs'::text AS waits
    FROM onceward.job_private j
      CROSS JOIN LATERAL unnest(j.after) u(after_id)
+  WHERE j.tenant = (( SELECT onceward.current_tenant() AS current_tenant)) OR ( SELECT onceward.is_for_all() AS is_for_all)
 UNION ALL
  SELECT a.workflow_id,
     a.tenant,
@@ -1267,6 +1274,7 @@ UNION ALL
     false AS waits
    FROM onceward.archive_private a
      CROSS JOIN LATERAL unnest(a.after) u(after_id)
+  WHERE a.tenant = (( SELECT onceward.current_tenant() AS current_tenant)) OR ( SELECT onceward.is_for_all() AS is_for_all)
 UNION ALL
  SELECT j.workflow_id,
     j.tenant,
@@ -1279,7 +1287,7 @@ UNION ALL
     NULL::text AS after_policy,
     false AS waits
    FROM onceward.job_private j
-  WHERE j.parent_id IS NOT NULL
+  WHERE j.parent_id IS NOT NULL AND (j.tenant = (( SELECT onceward.current_tenant() AS current_tenant)) OR ( SELECT onceward.is_for_all() AS is_for_all))
 UNION ALL
  SELECT a.workflow_id,
     a.tenant,
@@ -1292,7 +1300,7 @@ UNION ALL
     NULL::text AS after_policy,
     false AS waits
    FROM onceward.archive_private a
-  WHERE a.parent_id IS NOT NULL;
+  WHERE a.parent_id IS NOT NULL AND (a.tenant = (( SELECT onceward.current_tenant() AS current_tenant)) OR ( SELECT onceward.is_for_all() AS is_for_all));
 create view onceward.events with (security_invoker=true) as
  SELECT tenant,
     name,
@@ -1301,7 +1309,7 @@ create view onceward.events with (security_invoker=true) as
     expires_at,
     made_by
    FROM onceward.event_private e
-  WHERE expires_at > onceward.now();
+  WHERE expires_at > onceward.now() AND (tenant = (( SELECT onceward.current_tenant() AS current_tenant)) OR ( SELECT onceward.is_for_all() AS is_for_all));
 create view onceward.jobs with (security_invoker=true) as
  SELECT j.id,
     j.tenant,
@@ -1339,6 +1347,7 @@ create view onceward.jobs with (security_invoker=true) as
     j.awaits,
     j.uses
    FROM onceward.job_private j
+  WHERE j.tenant = (( SELECT onceward.current_tenant() AS current_tenant)) OR ( SELECT onceward.is_for_all() AS is_for_all)
 UNION ALL
  SELECT a.id,
     a.tenant,
@@ -1375,7 +1384,8 @@ UNION ALL
     a.after_policy,
     NULL::text AS awaits,
     a.uses
-   FROM onceward.archive_private a;
+   FROM onceward.archive_private a
+  WHERE a.tenant = (( SELECT onceward.current_tenant() AS current_tenant)) OR ( SELECT onceward.is_for_all() AS is_for_all);
 create view onceward.lanes with (security_invoker=true) as
  SELECT l.name,
     l.paused_at IS NOT NULL AS paused,
@@ -1404,6 +1414,7 @@ create view onceward.lanes with (security_invoker=true) as
             count(*) FILTER (WHERE j.state = 'dead_letter'::text) AS dead_letter,
             min(j.run_at) FILTER (WHERE j.state = 'ready'::text) AS oldest_ready_at
            FROM onceward.job_private j
+          WHERE j.tenant = (( SELECT onceward.current_tenant() AS current_tenant)) OR ( SELECT onceward.is_for_all() AS is_for_all)
           GROUP BY j.lane) c ON c.lane = l.name;
 create view onceward.legal_holds with (security_invoker=true) as
  SELECT tenant,
@@ -1414,7 +1425,8 @@ create view onceward.legal_holds with (security_invoker=true) as
     released_at,
     released_by,
     release_reason
-   FROM onceward.legal_hold_private h;
+   FROM onceward.legal_hold_private h
+  WHERE tenant = (( SELECT onceward.current_tenant() AS current_tenant)) OR ( SELECT onceward.is_for_all() AS is_for_all);
 create view onceward.limit_history with (security_invoker=true) as
  SELECT limit_name AS name,
     at,
@@ -1457,7 +1469,8 @@ create view onceward.monitor_runs with (security_invoker=true) as
     findings,
     result,
     error
-   FROM onceward.monitor_run_private r;
+   FROM onceward.monitor_run_private r
+  WHERE ( SELECT onceward.is_for_all() AS is_for_all);
 create view onceward.monitors with (security_invoker=true) as
  SELECT name,
     kind,
@@ -1518,7 +1531,8 @@ create view onceward.payload_edits with (security_invoker=true) as
     tenant,
     edited_by,
     payload_before
-   FROM onceward.payload_edit_private e;
+   FROM onceward.payload_edit_private e
+  WHERE tenant = (( SELECT onceward.current_tenant() AS current_tenant)) OR ( SELECT onceward.is_for_all() AS is_for_all);
 create view onceward.removals with (security_invoker=true) as
  SELECT id,
     kind,
@@ -1554,7 +1568,8 @@ create view onceward.runs with (security_invoker=true) as
     finished_at,
     result,
     error
-   FROM onceward.run_private r;
+   FROM onceward.run_private r
+  WHERE tenant = (( SELECT onceward.current_tenant() AS current_tenant)) OR ( SELECT onceward.is_for_all() AS is_for_all);
 create view onceward.schedules with (security_invoker=true) as
  SELECT id,
     tenant,
@@ -1601,7 +1616,8 @@ create view onceward.schedules with (security_invoker=true) as
     last_ticked_at,
     last_outcome,
     last_job_id
-   FROM onceward.schedule_private s;
+   FROM onceward.schedule_private s
+  WHERE tenant = (( SELECT onceward.current_tenant() AS current_tenant)) OR ( SELECT onceward.is_for_all() AS is_for_all);
 create view onceward.seals with (security_invoker=true) as
  SELECT s.number,
     s.day,
@@ -1627,7 +1643,8 @@ create view onceward.shares with (security_invoker=true) as
  SELECT lane,
     tenant,
     share
-   FROM onceward.share_private s;
+   FROM onceward.share_private s
+  WHERE tenant = (( SELECT onceward.current_tenant() AS current_tenant)) OR ( SELECT onceward.is_for_all() AS is_for_all);
 create view onceward.silences with (security_invoker=true) as
  SELECT id,
     alert_id,
@@ -1639,7 +1656,8 @@ create view onceward.silences with (security_invoker=true) as
     reason,
     created_at,
     created_by
-   FROM onceward.silence_private s;
+   FROM onceward.silence_private s
+  WHERE tenant = (( SELECT onceward.current_tenant() AS current_tenant)) OR ( SELECT onceward.is_for_all() AS is_for_all);
 create view onceward.steps with (security_invoker=true) as
  SELECT s.job_id,
     s.name,
@@ -1666,7 +1684,8 @@ create view onceward.steps with (security_invoker=true) as
                 CASE
                     WHEN o.is_over THEN s.until
                     ELSE s.finished_at
-                END AS finished_at) w;
+                END AS finished_at) w
+  WHERE s.tenant = (( SELECT onceward.current_tenant() AS current_tenant)) OR ( SELECT onceward.is_for_all() AS is_for_all);
 create view onceward.tasks with (security_invoker=true) as
  SELECT name,
     resolve_check,
@@ -1692,7 +1711,8 @@ create view onceward.ticks with (security_invoker=true) as
     job_id,
     reason,
     ticked_at
-   FROM onceward.tick_private t;
+   FROM onceward.tick_private t
+  WHERE tenant = (( SELECT onceward.current_tenant() AS current_tenant)) OR ( SELECT onceward.is_for_all() AS is_for_all);
 create view onceward.workers with (security_invoker=true) as
  SELECT id,
     name,
@@ -1715,7 +1735,7 @@ create view onceward.workers with (security_invoker=true) as
         END AS state,
     ( SELECT count(*) AS count
            FROM onceward.job_private j
-          WHERE j.state = 'running'::text AND j.worker_id = w.id) AS running
+          WHERE j.state = 'running'::text AND j.worker_id = w.id AND (j.tenant = (( SELECT onceward.current_tenant() AS current_tenant)) OR ( SELECT onceward.is_for_all() AS is_for_all))) AS running
    FROM onceward.worker_private w;
 create view onceward.workflow_members with (security_invoker=true) as
  SELECT j.workflow_id,
@@ -1725,7 +1745,7 @@ create view onceward.workflow_members with (security_invoker=true) as
     j.created_at,
     NULL::timestamp with time zone AS finished_at
    FROM onceward.job_private j
-  WHERE j.workflow_id IS NOT NULL
+  WHERE j.workflow_id IS NOT NULL AND (j.tenant = (( SELECT onceward.current_tenant() AS current_tenant)) OR ( SELECT onceward.is_for_all() AS is_for_all))
 UNION ALL
  SELECT a.workflow_id,
     a.tenant,
@@ -1734,7 +1754,7 @@ UNION ALL
     a.created_at,
     a.finished_at
    FROM onceward.archive_private a
-  WHERE a.workflow_id IS NOT NULL
+  WHERE a.workflow_id IS NOT NULL AND (a.tenant = (( SELECT onceward.current_tenant() AS current_tenant)) OR ( SELECT onceward.is_for_all() AS is_for_all))
 UNION ALL
  SELECT j.id AS workflow_id,
     j.tenant,
@@ -1743,7 +1763,7 @@ UNION ALL
     j.created_at,
     NULL::timestamp with time zone AS finished_at
    FROM onceward.job_private j
-  WHERE j.workflow_id IS NULL AND ((EXISTS ( SELECT
+  WHERE j.workflow_id IS NULL AND (j.tenant = (( SELECT onceward.current_tenant() AS current_tenant)) OR ( SELECT onceward.is_for_all() AS is_for_all)) AND ((EXISTS ( SELECT
            FROM onceward.job_private m
           WHERE m.workflow_id = j.id AND m.tenant = j.tenant)) OR (EXISTS ( SELECT
            FROM onceward.archive_private m
@@ -1756,7 +1776,7 @@ UNION ALL
     a.created_at,
     a.finished_at
    FROM onceward.archive_private a
-  WHERE a.workflow_id IS NULL AND ((EXISTS ( SELECT
+  WHERE a.workflow_id IS NULL AND (a.tenant = (( SELECT onceward.current_tenant() AS current_tenant)) OR ( SELECT onceward.is_for_all() AS is_for_all)) AND ((EXISTS ( SELECT
            FROM onceward.job_private m
           WHERE m.workflow_id = a.id AND m.tenant = a.tenant)) OR (EXISTS ( SELECT
            FROM onceward.archive_private m
@@ -1803,7 +1823,7 @@ create function onceward.add_lane(p_name text, p_max_payload_bytes integer DEFAU
   returns boolean language plpgsql volatile security definer set search_path=pg_catalog, pg_temp;
 create function onceward.add_monitor(p_name text, p_function regprocedure, p_every interval DEFAULT '00:01:00'::interval, p_thresholds jsonb DEFAULT '[]'::jsonb, p_severity text DEFAULT 'warning'::text, p_hold_for interval DEFAULT '00:00:00'::interval, p_clear_after interval DEFAULT '00:00:00'::interval, p_remind_every interval DEFAULT '04:00:00'::interval, p_timeout interval DEFAULT '00:00:30'::interval, p_description text DEFAULT NULL::text)
   returns text language plpgsql volatile set jit=off set search_path=pg_catalog, pg_temp;
-create function onceward.add_operator(p_name text, p_role text DEFAULT 'operator'::text, p_tenant text DEFAULT NULL::text)
+create function onceward.add_operator(p_name text, p_role text DEFAULT NULL::text, p_tenant text DEFAULT NULL::text, p_all_tenants boolean DEFAULT false, p_enable boolean DEFAULT false)
   returns text language plpgsql volatile security definer set search_path=pg_catalog, pg_temp;
 create function onceward.add_schedule(p_name text, p_task text, p_spec text, p_zone text DEFAULT NULL::text, p_payload jsonb DEFAULT '{}'::jsonb, p_lane text DEFAULT 'default'::text, p_priority integer DEFAULT 0, p_max_attempts integer DEFAULT 8, p_retry jsonb DEFAULT NULL::jsonb, p_timeout interval DEFAULT NULL::interval, p_expires_in interval DEFAULT NULL::interval, p_missed text DEFAULT 'latest'::text, p_catch_up integer DEFAULT 1000, p_grace interval DEFAULT '00:01:00'::interval, p_overlap text DEFAULT 'skip'::text, p_jitter interval DEFAULT '00:00:00'::interval, p_tenant text DEFAULT NULL::text, p_uses jsonb DEFAULT NULL::jsonb)
   returns TABLE(outcome text, next_slot text, next_at timestamp with time zone) language plpgsql volatile security definer set search_path=pg_catalog, pg_temp;
@@ -1913,6 +1933,8 @@ create function onceward.check_bucket(p_limit text, p_key text)
   returns onceward.limit_private language plpgsql stable set search_path=pg_catalog, pg_temp;
 create function onceward.check_care(p_task text, p_fingerprint text)
   returns void language plpgsql stable set jit=off set search_path=pg_catalog, pg_temp;
+create function onceward.check_concurrency_keys(p_keys text[], p_key text, p_count integer)
+  returns text language plpgsql immutable set search_path=pg_catalog, pg_temp;
 create function onceward.check_dead_letters(p_thresholds jsonb)
   returns TABLE(tenant text, key text, severity text, value numeric, summary text, detail jsonb) language sql stable set jit=off set search_path=pg_catalog, pg_temp;
 create function onceward.check_delivery(p_kind text, p_content jsonb)
@@ -2127,11 +2149,11 @@ create function onceward.end_waiting(p_job_id uuid, p_why text)
   returns void language plpgsql volatile set search_path=pg_catalog, pg_temp;
 create function onceward.enqueue(p_task text, p_payload jsonb DEFAULT '{}'::jsonb, p_lane text DEFAULT 'default'::text, p_priority integer DEFAULT 0, p_run_at timestamp with time zone DEFAULT NULL::timestamp with time zone, p_expires_at timestamp with time zone DEFAULT NULL::timestamp with time zone, p_timeout interval DEFAULT NULL::interval, p_key text DEFAULT NULL::text, p_key_window text DEFAULT 'live'::text, p_concurrency_key text DEFAULT NULL::text, p_concurrency_limit integer DEFAULT 1, p_max_attempts integer DEFAULT 8, p_retry jsonb DEFAULT NULL::jsonb, p_tenant text DEFAULT NULL::text, p_headers jsonb DEFAULT NULL::jsonb, p_after uuid[] DEFAULT NULL::uuid[], p_after_policy text DEFAULT 'fail'::text, p_workflow_id uuid DEFAULT NULL::uuid, p_parent_id uuid DEFAULT NULL::uuid, p_node text DEFAULT NULL::text, p_uses jsonb DEFAULT NULL::jsonb)
   returns TABLE(job_id uuid, created boolean, answer text, until timestamp with time zone, reason text) language plpgsql volatile security definer set search_path=pg_catalog, pg_temp;
-create function onceward.enqueue_many(p_task text, p_payloads jsonb[], p_keys text[] DEFAULT NULL::text[], p_lane text DEFAULT 'default'::text, p_priority integer DEFAULT 0, p_run_at timestamp with time zone DEFAULT NULL::timestamp with time zone, p_expires_at timestamp with time zone DEFAULT NULL::timestamp with time zone, p_timeout interval DEFAULT NULL::interval, p_key_window text DEFAULT 'live'::text, p_concurrency_key text DEFAULT NULL::text, p_concurrency_limit integer DEFAULT 1, p_max_attempts integer DEFAULT 8, p_retry jsonb DEFAULT NULL::jsonb, p_tenant text DEFAULT NULL::text, p_headers jsonb DEFAULT NULL::jsonb, p_after uuid[] DEFAULT NULL::uuid[], p_after_policy text DEFAULT 'fail'::text, p_workflow_id uuid DEFAULT NULL::uuid, p_parent_id uuid DEFAULT NULL::uuid, p_uses jsonb DEFAULT NULL::jsonb)
+create function onceward.enqueue_many(p_task text, p_payloads jsonb[], p_keys text[] DEFAULT NULL::text[], p_lane text DEFAULT 'default'::text, p_priority integer DEFAULT 0, p_run_at timestamp with time zone DEFAULT NULL::timestamp with time zone, p_expires_at timestamp with time zone DEFAULT NULL::timestamp with time zone, p_timeout interval DEFAULT NULL::interval, p_key_window text DEFAULT 'live'::text, p_concurrency_key text DEFAULT NULL::text, p_concurrency_limit integer DEFAULT 1, p_max_attempts integer DEFAULT 8, p_retry jsonb DEFAULT NULL::jsonb, p_tenant text DEFAULT NULL::text, p_headers jsonb DEFAULT NULL::jsonb, p_after uuid[] DEFAULT NULL::uuid[], p_after_policy text DEFAULT 'fail'::text, p_workflow_id uuid DEFAULT NULL::uuid, p_parent_id uuid DEFAULT NULL::uuid, p_uses jsonb DEFAULT NULL::jsonb, p_concurrency_keys text[] DEFAULT NULL::text[])
   returns TABLE(job_id uuid, created boolean, answer text, until timestamp with time zone, reason text) language plpgsql volatile security definer set search_path=pg_catalog, pg_temp;
 create function onceward.enqueue_plain(p_task text, p_payload jsonb, p_lane text DEFAULT 'default'::text)
   returns uuid language plpgsql volatile security definer set search_path=pg_catalog, pg_temp;
-create function onceward.enqueue_set(p_task text, p_payloads jsonb[], p_keys text[] DEFAULT NULL::text[], p_lane text DEFAULT 'default'::text, p_priority integer DEFAULT 0, p_run_at timestamp with time zone DEFAULT NULL::timestamp with time zone, p_expires_at timestamp with time zone DEFAULT NULL::timestamp with time zone, p_timeout interval DEFAULT NULL::interval, p_key_window text DEFAULT 'live'::text, p_concurrency_key text DEFAULT NULL::text, p_concurrency_limit integer DEFAULT 1, p_max_attempts integer DEFAULT 8, p_retry jsonb DEFAULT NULL::jsonb, p_tenant text DEFAULT NULL::text, p_headers jsonb DEFAULT NULL::jsonb, p_after uuid[] DEFAULT NULL::uuid[], p_after_policy text DEFAULT 'fail'::text, p_workflow_id uuid DEFAULT NULL::uuid, p_parent_id uuid DEFAULT NULL::uuid, p_uses jsonb DEFAULT NULL::jsonb, OUT job_ids uuid[], OUT are_new boolean[], OUT answer text, OUT until timestamp with time zone, OUT reason text)
+create function onceward.enqueue_set(p_task text, p_payloads jsonb[], p_keys text[] DEFAULT NULL::text[], p_lane text DEFAULT 'default'::text, p_priority integer DEFAULT 0, p_run_at timestamp with time zone DEFAULT NULL::timestamp with time zone, p_expires_at timestamp with time zone DEFAULT NULL::timestamp with time zone, p_timeout interval DEFAULT NULL::interval, p_key_window text DEFAULT 'live'::text, p_concurrency_key text DEFAULT NULL::text, p_concurrency_limit integer DEFAULT 1, p_max_attempts integer DEFAULT 8, p_retry jsonb DEFAULT NULL::jsonb, p_tenant text DEFAULT NULL::text, p_headers jsonb DEFAULT NULL::jsonb, p_after uuid[] DEFAULT NULL::uuid[], p_after_policy text DEFAULT 'fail'::text, p_workflow_id uuid DEFAULT NULL::uuid, p_parent_id uuid DEFAULT NULL::uuid, p_uses jsonb DEFAULT NULL::jsonb, p_concurrency_keys text[] DEFAULT NULL::text[], OUT job_ids uuid[], OUT are_new boolean[], OUT answer text, OUT until timestamp with time zone, OUT reason text)
   returns record language plpgsql volatile security definer set search_path=pg_catalog, pg_temp;
 create function onceward.enqueue_workflow(p_nodes jsonb, p_tenant text DEFAULT NULL::text, p_key text DEFAULT NULL::text, p_key_window text DEFAULT 'forever'::text)
   returns TABLE(node text, job_id uuid, workflow_id uuid, created boolean) language plpgsql volatile security definer set search_path=pg_catalog, pg_temp;
@@ -2221,6 +2243,8 @@ create function onceward.id_at(p_at timestamp with time zone)
   returns uuid language sql immutable set search_path=pg_catalog, pg_temp;
 create function onceward.interval_plan(p_spec text, p_zone text)
   returns jsonb language plpgsql immutable set search_path=pg_catalog, pg_temp;
+create function onceward.is_for_all()
+  returns boolean language sql stable;
 create function onceward.is_for_no_worker(p_job onceward.job_private, p_why text)
   returns boolean language sql stable set jit=off set search_path=pg_catalog, pg_temp;
 create function onceward.is_held(p_hold onceward.hold_private)
@@ -2237,6 +2261,12 @@ create function onceward.jobs_of_workflow(p_workflow_id uuid)
   returns TABLE(id uuid, state text) language plpgsql stable set search_path=pg_catalog, pg_temp;
 create function onceward.join_jobs(p_job_id uuid, p_epoch bigint, p_step text, p_job_ids uuid[], p_seq integer DEFAULT 0, p_version text DEFAULT NULL::text)
   returns void language plpgsql volatile security definer set lock_timeout=2s set search_path=pg_catalog, pg_temp;
+create function onceward.keep_owner_policies(p_table text)
+  returns void language plpgsql volatile set search_path=pg_catalog, pg_temp;
+create function onceward.keep_policy(p_table text, p_name text, p_command text, p_roles text, p_using text, p_check text)
+  returns void language plpgsql volatile set search_path=pg_catalog, pg_temp;
+create function onceward.keep_trigger(p_table text, p_name text, p_when text, p_each text)
+  returns void language plpgsql volatile set search_path=pg_catalog, pg_temp;
 create function onceward.keeps_its_try(p_job onceward.job_private)
   returns boolean language sql stable set search_path=pg_catalog, pg_temp;
 create function onceward.key_conflict(p_task text, p_key text, p_job_id uuid)
@@ -2385,6 +2415,8 @@ create function onceward.oldest_ready(p_lane text)
   returns timestamp with time zone language sql stable set jit=off set search_path=pg_catalog, pg_temp;
 create function onceward.open_circles(p_job_ids uuid[])
   returns integer language plpgsql volatile set enable_hashjoin=off set enable_mergejoin=off set enable_seqscan=off set jit=off set search_path=pg_catalog, pg_temp;
+create function onceward.operator_is_disabled(p_name text)
+  returns void language plpgsql immutable set search_path=pg_catalog, pg_temp;
 create function onceward.operator_named(p_name text)
   returns TABLE(name text, role text, tenant text) language plpgsql volatile security definer set search_path=pg_catalog, pg_temp;
 create function onceward.operator_settings(p_operator onceward.operator_private)
@@ -2726,7 +2758,7 @@ grant execute on function onceward.actor() to onceward_producer;
 grant execute on function onceward.actor() to onceward_worker;
 grant execute on function onceward.add_channel(text,text,jsonb,text,text) to onceward_operator;
 grant execute on function onceward.add_lane(text,integer,integer,boolean,interval,integer) to onceward_operator;
-grant execute on function onceward.add_operator(text,text,text) to onceward_operator;
+grant execute on function onceward.add_operator(text,text,text,boolean,boolean) to onceward_operator;
 grant execute on function onceward.add_schedule(text,text,text,text,jsonb,text,integer,integer,jsonb,interval,interval,text,integer,interval,text,interval,text,jsonb) to onceward_operator;
 grant execute on function onceward.add_schedule(text,text,text,text,jsonb,text,integer,integer,jsonb,interval,interval,text,integer,interval,text,interval,text,jsonb) to onceward_producer;
 grant execute on function onceward.add_schedule(text,text,text,text,jsonb,text,integer,integer,jsonb,interval,interval,text,integer,interval,text,interval,text,jsonb) to onceward_worker;
@@ -2808,15 +2840,15 @@ grant execute on function onceward.end_silence(uuid) to onceward_operator;
 grant execute on function onceward.enqueue(text,jsonb,text,integer,timestamp with time zone,timestamp with time zone,interval,text,text,text,integer,integer,jsonb,text,jsonb,uuid[],text,uuid,uuid,text,jsonb) to onceward_operator;
 grant execute on function onceward.enqueue(text,jsonb,text,integer,timestamp with time zone,timestamp with time zone,interval,text,text,text,integer,integer,jsonb,text,jsonb,uuid[],text,uuid,uuid,text,jsonb) to onceward_producer;
 grant execute on function onceward.enqueue(text,jsonb,text,integer,timestamp with time zone,timestamp with time zone,interval,text,text,text,integer,integer,jsonb,text,jsonb,uuid[],text,uuid,uuid,text,jsonb) to onceward_worker;
-grant execute on function onceward.enqueue_many(text,jsonb[],text[],text,integer,timestamp with time zone,timestamp with time zone,interval,text,text,integer,integer,jsonb,text,jsonb,uuid[],text,uuid,uuid,jsonb) to onceward_operator;
-grant execute on function onceward.enqueue_many(text,jsonb[],text[],text,integer,timestamp with time zone,timestamp with time zone,interval,text,text,integer,integer,jsonb,text,jsonb,uuid[],text,uuid,uuid,jsonb) to onceward_producer;
-grant execute on function onceward.enqueue_many(text,jsonb[],text[],text,integer,timestamp with time zone,timestamp with time zone,interval,text,text,integer,integer,jsonb,text,jsonb,uuid[],text,uuid,uuid,jsonb) to onceward_worker;
+grant execute on function onceward.enqueue_many(text,jsonb[],text[],text,integer,timestamp with time zone,timestamp with time zone,interval,text,text,integer,integer,jsonb,text,jsonb,uuid[],text,uuid,uuid,jsonb,text[]) to onceward_operator;
+grant execute on function onceward.enqueue_many(text,jsonb[],text[],text,integer,timestamp with time zone,timestamp with time zone,interval,text,text,integer,integer,jsonb,text,jsonb,uuid[],text,uuid,uuid,jsonb,text[]) to onceward_producer;
+grant execute on function onceward.enqueue_many(text,jsonb[],text[],text,integer,timestamp with time zone,timestamp with time zone,interval,text,text,integer,integer,jsonb,text,jsonb,uuid[],text,uuid,uuid,jsonb,text[]) to onceward_worker;
 grant execute on function onceward.enqueue_plain(text,jsonb,text) to onceward_operator;
 grant execute on function onceward.enqueue_plain(text,jsonb,text) to onceward_producer;
 grant execute on function onceward.enqueue_plain(text,jsonb,text) to onceward_worker;
-grant execute on function onceward.enqueue_set(text,jsonb[],text[],text,integer,timestamp with time zone,timestamp with time zone,interval,text,text,integer,integer,jsonb,text,jsonb,uuid[],text,uuid,uuid,jsonb) to onceward_operator;
-grant execute on function onceward.enqueue_set(text,jsonb[],text[],text,integer,timestamp with time zone,timestamp with time zone,interval,text,text,integer,integer,jsonb,text,jsonb,uuid[],text,uuid,uuid,jsonb) to onceward_producer;
-grant execute on function onceward.enqueue_set(text,jsonb[],text[],text,integer,timestamp with time zone,timestamp with time zone,interval,text,text,integer,integer,jsonb,text,jsonb,uuid[],text,uuid,uuid,jsonb) to onceward_worker;
+grant execute on function onceward.enqueue_set(text,jsonb[],text[],text,integer,timestamp with time zone,timestamp with time zone,interval,text,text,integer,integer,jsonb,text,jsonb,uuid[],text,uuid,uuid,jsonb,text[]) to onceward_operator;
+grant execute on function onceward.enqueue_set(text,jsonb[],text[],text,integer,timestamp with time zone,timestamp with time zone,interval,text,text,integer,integer,jsonb,text,jsonb,uuid[],text,uuid,uuid,jsonb,text[]) to onceward_producer;
+grant execute on function onceward.enqueue_set(text,jsonb[],text[],text,integer,timestamp with time zone,timestamp with time zone,interval,text,text,integer,integer,jsonb,text,jsonb,uuid[],text,uuid,uuid,jsonb,text[]) to onceward_worker;
 grant execute on function onceward.enqueue_workflow(jsonb,text,text,text) to onceward_operator;
 grant execute on function onceward.enqueue_workflow(jsonb,text,text,text) to onceward_producer;
 grant execute on function onceward.enqueue_workflow(jsonb,text,text,text) to onceward_worker;
@@ -2864,6 +2896,10 @@ grant execute on function onceward.id_at(timestamp with time zone) to onceward_a
 grant execute on function onceward.id_at(timestamp with time zone) to onceward_operator;
 grant execute on function onceward.id_at(timestamp with time zone) to onceward_producer;
 grant execute on function onceward.id_at(timestamp with time zone) to onceward_worker;
+grant execute on function onceward.is_for_all() to onceward_auditor;
+grant execute on function onceward.is_for_all() to onceward_operator;
+grant execute on function onceward.is_for_all() to onceward_producer;
+grant execute on function onceward.is_for_all() to onceward_worker;
 grant execute on function onceward.join_jobs(uuid,bigint,text,uuid[],integer,text) to onceward_worker;
 grant execute on function onceward.limit_levels() to onceward_auditor;
 grant execute on function onceward.limit_levels() to onceward_operator;

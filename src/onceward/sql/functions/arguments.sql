@@ -114,6 +114,12 @@ begin
         when 'boolean' then 'a boolean' end, 'null')),
       'Name the values, as in {"order": 1}.');
   end if;
+  -- The same bound as in clients: readers in most languages fail on what is deeper.  Whoever calls this often asks first
+  -- whether the payload is large enough for so many levels.
+  if p_payload @? '$.**{201}' then
+    perform onceward.bad_argument('payload', p_payload::text, 'must not be nested deeper than 200 levels',
+      'Flatten it, or put the deep part into it as text.');
+  end if;
 end;
 $$;
 

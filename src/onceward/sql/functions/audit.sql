@@ -183,8 +183,7 @@ create or replace function onceward.make_append_only(p_table text)
   set search_path = pg_catalog, pg_temp
 as $$
 begin
-  execute format('create or replace trigger append_only_whole before truncate on onceward.%I '
-                 'for each statement execute function onceward.refuse_change()', p_table);
+  perform onceward.keep_trigger(p_table, 'append_only_whole', 'BEFORE TRUNCATE', 'STATEMENT');
   execute format('revoke update, delete, truncate on onceward.%I from onceward_owner', p_table);
 end;
 $$;

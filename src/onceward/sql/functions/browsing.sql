@@ -46,6 +46,7 @@ begin
         where (p_states is null or p_states && array['scheduled', 'ready', 'running', 'blocked', 'dead_letter'])
           and j.id >= coalesce(onceward.id_at(p_since), '00000000-0000-0000-0000-000000000000')
           and j.id < least(p_before, onceward.id_at(p_until), 'ffffffff-ffff-ffff-ffff-ffffffffffff')
+          and (j.tenant = (select onceward.current_tenant()) or (select onceward.is_for_all()))
         order by j.id desc limit greatest(p_scan, 0))
       union all
       (select a.id, a.tenant, a.lane, a.task, a.state, a.priority, a.attempt, a.max_attempts, a.created_at, a.run_at, a.started_at,
@@ -54,6 +55,7 @@ begin
         where (p_states is null or p_states && array['done', 'cancelled', 'resolved'])
           and a.id >= coalesce(onceward.id_at(p_since), '00000000-0000-0000-0000-000000000000')
           and a.id < least(p_before, onceward.id_at(p_until), 'ffffffff-ffff-ffff-ffff-ffffffffffff')
+          and (a.tenant = (select onceward.current_tenant()) or (select onceward.is_for_all()))
         order by a.id desc limit greatest(p_scan, 0))
       order by id desc limit greatest(p_scan, 0)
     ) as f
@@ -108,12 +110,14 @@ begin
         where (p_states is null or p_states && array['scheduled', 'ready', 'running', 'blocked', 'dead_letter'])
           and j.id >= coalesce(onceward.id_at(p_since), '00000000-0000-0000-0000-000000000000')
           and j.id < least(onceward.id_at(p_until), 'ffffffff-ffff-ffff-ffff-ffffffffffff')
+          and (j.tenant = (select onceward.current_tenant()) or (select onceward.is_for_all()))
         order by j.id desc limit greatest(p_scan, 0))
       union all
       (select a.id, a.tenant, a.lane, a.task, a.state, a.key, a.last_error from onceward.archive_private as a
         where (p_states is null or p_states && array['done', 'cancelled', 'resolved'])
           and a.id >= coalesce(onceward.id_at(p_since), '00000000-0000-0000-0000-000000000000')
           and a.id < least(onceward.id_at(p_until), 'ffffffff-ffff-ffff-ffff-ffffffffffff')
+          and (a.tenant = (select onceward.current_tenant()) or (select onceward.is_for_all()))
         order by a.id desc limit greatest(p_scan, 0))
       order by id desc limit greatest(p_scan, 0)
     ) as f;
@@ -146,12 +150,14 @@ begin
         where (p_states is null or p_states && array['scheduled', 'ready', 'running', 'blocked', 'dead_letter'])
           and j.id >= coalesce(onceward.id_at(p_since), '00000000-0000-0000-0000-000000000000')
           and j.id < least(p_before, onceward.id_at(p_until), 'ffffffff-ffff-ffff-ffff-ffffffffffff')
+          and (j.tenant = (select onceward.current_tenant()) or (select onceward.is_for_all()))
         order by j.id desc limit greatest(p_scan, 0))
       union all
       (select a.id from onceward.archive_private as a
         where (p_states is null or p_states && array['done', 'cancelled', 'resolved'])
           and a.id >= coalesce(onceward.id_at(p_since), '00000000-0000-0000-0000-000000000000')
           and a.id < least(p_before, onceward.id_at(p_until), 'ffffffff-ffff-ffff-ffff-ffffffffffff')
+          and (a.tenant = (select onceward.current_tenant()) or (select onceward.is_for_all()))
         order by a.id desc limit greatest(p_scan, 0))
     ) as f
    order by f.id desc
@@ -207,12 +213,14 @@ begin
         select date_trunc('minute', a.finished_at) as minute, a.lane, count(*) * 100 / v_ended as done, 0 as failed
           from onceward.archive_private as a tablesample system (v_ended)
          where a.id >= v_first and a.finished_at >= v_from and a.state = 'done'
+           and (a.tenant = (select onceward.current_tenant()) or (select onceward.is_for_all()))
          group by 1, 2
         union all
         -- An attempt does not name its lane; its job does.
         select date_trunc('minute', t.ended_at), coalesce(j.lane, d.lane, '?'), 0, count(*) * 100 / v_tries
           from (select t.job_id, t.ended_at from onceward.attempt_private as t tablesample system (v_tries)
                  where t.job_id >= v_first and t.ended_at >= v_from and t.outcome in ('failed', 'dead_letter', 'rescued')
+                   and (t.tenant = (select onceward.current_tenant()) or (select onceward.is_for_all()))
                  limit 20000) as t
           left join onceward.job_private as j on j.id = t.job_id
           left join onceward.archive_private as d on d.id = t.job_id
@@ -235,17 +243,20 @@ as $$
   select md5(concat_ws('|',
     (select string_agg(concat_ws(',', l.name, l.paused, l.ready, l.running, l.scheduled, l.blocked, l.dead_letter), ';' order by l.name)
        from onceward.lanes as l),
-    (select j.id from onceward.job_private as j order by j.id desc limit 1),
-    (select a.id from onceward.archive_private as a order by a.id desc limit 1),
+    (select j.id from onceward.job_private as j
+      where (j.tenant = (select onceward.current_tenant()) or (select onceward.is_for_all())) order by j.id desc limit 1),
+    (select a.id from onceward.archive_private as a
+      where (a.tenant = (select onceward.current_tenant()) or (select onceward.is_for_all())) order by a.id desc limit 1),
     (select string_agg(concat_ws(',', w.id, w.expires_at <= onceward.now()), ';' order by w.id)
        from onceward.worker_private as w where w.retired_at is null),
-    (select count(*) from onceward.delivery_private as d where d.state = 'uncertain'),
+    (select count(*) from onceward.deliveries as d where d.state = 'uncertain'),
     (select concat_ws(',', count(*), count(a.acked_at), count(*) filter (where a.clear_since is null))
-       from onceward.alert_private as a where a.closed_at is null and a.state = 'open'),
-    (select max(s.created_at) from onceward.silence_private as s where s.until > onceward.now()),
-    (select c.id from onceward.comment_private as c order by c.id desc limit 1),
-    (select concat_ws(',', count(*), max(a.assigned_at)) from onceward.assignment_private as a),
-    (select string_agg(concat_ws(',', s.id, s.version, s.last_ticked_at), ';' order by s.id) from onceward.schedule_private as s)))
+       from onceward.alert_private as a where a.closed_at is null and a.state = 'open'
+        and (a.tenant = (select onceward.current_tenant()) or (select onceward.is_for_all()))),
+    (select max(s.created_at) from onceward.silences as s where s.until > onceward.now()),
+    (select c.id from onceward.comments as c order by c.id desc limit 1),
+    (select concat_ws(',', count(*), max(a.assigned_at)) from onceward.assignments as a),
+    (select string_agg(concat_ws(',', s.id, s.version, s.last_ticked_at), ';' order by s.id) from onceward.schedules as s)))
 $$;
 comment on function onceward.pulse() is
   'A text that changes when jobs, lanes, workers, schedules, uncertain deliveries, alerts or what is said about dead letters have changed, as far as the caller sees them.';

@@ -1,4 +1,4 @@
--- Enqueue many jobs of one task with the same options, in the caller's transaction, in a few statements.
+-- Enqueue many jobs of one task with the same options but for their keys, in the caller's transaction, in a few statements.
 -- job_ids: one per payload, in order.  are_new: which of them this call has made; null when it was all of them.  The rest is said
 -- of those.  As arrays, because a row for each job costs as much as a fifth of making it.
 create or replace function onceward.enqueue_set(
@@ -22,6 +22,7 @@ create or replace function onceward.enqueue_set(
   p_workflow_id       uuid default null,
   p_parent_id         uuid default null,
   p_uses              jsonb default null,
+  p_concurrency_keys  text[] default null,
   out job_ids         uuid[],
   out are_new         boolean[],
   out answer          text,
@@ -43,12 +44,22 @@ declare
   v_lane   record;
   v_uses   jsonb[];
   v_found  record;
-  v_new    uuid[];
+  v_one_of text;
+  -- The state of jobs that have one of p_concurrency_keys, and the limit of the others.
+  v_keyed  text;
+  v_limit  integer := case when p_concurrency_key is not null then p_concurrency_limit end;
+  -- Of what is hashed.
+  v_prefix text;
 begin
   answer := 'accepted';
+  if p_concurrency_keys is not null then
+    v_one_of := onceward.check_concurrency_keys(p_concurrency_keys, p_concurrency_key, cardinality(p_payloads));
+  end if;
   perform onceward.check_job_arguments(p_task, p_priority, p_run_at, p_expires_at, p_timeout, p_max_attempts,
-                                       p_retry, p_tenant, p_concurrency_key, p_concurrency_limit, p_headers);
+                                       p_retry, p_tenant, coalesce(p_concurrency_key, v_one_of), p_concurrency_limit,
+                                       p_headers);
   v_tenant := onceward.tenant_for(p_tenant);
+  v_prefix := v_tenant || E'\x1f';
   select l.max_payload_bytes, l.fair, l.bounded, l.audit = 'all' as audited into v_lane from onceward.lane_private as l where l.name = p_lane;
   if not found then
     perform onceward.no_such_lane(p_lane);
@@ -58,7 +69,10 @@ begin
     perform onceward.bad_argument('payloads', null, 'must be an array of JSON without nulls');
   end if;
   select i into v_bad from unnest(p_payloads) with ordinality as u (payload, i)
-   where jsonb_typeof(u.payload) <> 'object' or pg_column_size(u.payload) > v_cap limit 1;
+   where jsonb_typeof(u.payload) <> 'object' or pg_column_size(u.payload) > v_cap
+      -- As in enqueue_plain.
+      or (pg_column_size(u.payload) >= 1600 and u.payload @? '$.**{201}')
+   limit 1;
   if found then
     perform onceward.check_payload(p_payloads[v_bad]);
     perform onceward.payload_too_large(p_payloads[v_bad], v_cap, p_lane);
@@ -102,32 +116,49 @@ begin
   elsif p_after_policy is distinct from 'fail' then
     perform onceward.check_after_policy(p_after_policy);
   end if;
+  v_keyed := case when v_state = 'ready' then 'blocked' else v_state end;
   insert into onceward.job_private
     (id, tenant, lane, task, state, priority, ready_seq, max_attempts, created_at, run_at, payload, expires_at,
      timeout, retry, headers, key, key_is_live, concurrency_key, concurrency_limit, concurrency_hash, workflow_id, parent_id,
      after, after_policy, awaits, line, uses)
-  select u.id, v_tenant, p_lane, p_task, v_state, p_priority,
-         case when v_state = 'ready' then nextval('onceward.ready_seq') end,
+  select u.id, v_tenant, p_lane, p_task, case when u.concurrency_key is null then v_state else v_keyed end, p_priority,
+         case when v_state = 'ready' and u.concurrency_key is null then nextval('onceward.ready_seq') end,
          p_max_attempts, v_now, coalesce(p_run_at, v_now), u.payload, p_expires_at, p_timeout, p_retry, p_headers,
          u.key, case when u.key is not null then p_key_window = 'live' end,
-         p_concurrency_key, case when p_concurrency_key is not null then p_concurrency_limit end,
-         hashtextextended(v_tenant || E'\x1f' || p_concurrency_key, 0), v_flow, p_parent_id, p_after, case when p_after is not null then p_after_policy end, case when p_after is not null then 'jobs' end,
+         coalesce(u.concurrency_key, p_concurrency_key),
+         case when u.concurrency_key is null then v_limit else p_concurrency_limit end,
+         hashtextextended(v_prefix || coalesce(u.concurrency_key, p_concurrency_key), 0), v_flow, p_parent_id, p_after,
+         case when p_after is not null then p_after_policy end, case when p_after is not null then 'jobs' end,
          case when u.uses is not null then onceward.line_of(v_lane.fair, v_tenant, u.uses)
               when v_lane.fair and v_tenant <> 'default' then v_tenant else '' end, u.uses
-    from unnest(v_ids, v_held, p_payloads, p_keys, v_uses) as u (id, held, payload, key, uses)
+    from unnest(v_ids, v_held, p_payloads, p_keys, v_uses, p_concurrency_keys)
+           as u (id, held, payload, key, uses, concurrency_key)
    where u.id = u.held;
 
   if p_after is not null then
     perform onceward.add_dependencies(array(select u.id from unnest(v_ids, v_held) as u (id, held) where u.id = u.held), p_after);
   elsif v_state = 'blocked' then
     perform onceward.ask_admission(v_tenant, p_concurrency_key);
+  elsif p_concurrency_keys is not null and v_keyed = 'blocked' then
+    -- Once for each key and not for each job; the keys of jobs that were there have been asked about.
+    -- Not by ask_admission: a thousand calls of it would take a third of the time of the jobs.
+    insert into onceward.admission_private (tenant, concurrency_key)
+    select distinct v_tenant, u.key
+      from unnest(v_ids, v_held, p_concurrency_keys) as u (id, held, key)
+     where u.id = u.held and u.key is not null;
   end if;
   if v_lane.audited then
-    v_new := array(select u.id from unnest(v_ids, v_held) as u (id, held) where u.id = u.held);
-    if v_new <> '{}' then
-      perform onceward.audit('job.enqueued', p_tenant => v_tenant, p_jobs => v_new,
-        p_after => jsonb_build_object('state', v_state), p_meta => jsonb_build_object('lane', p_lane, 'task', p_task));
-    end if;
+    for v_found in
+      select n.state, array_agg(n.id) as ids
+        from (select u.id, case when u.concurrency_key is null then v_state else v_keyed end as state
+                from unnest(v_ids, v_held, p_concurrency_keys) as u (id, held, concurrency_key)
+               where u.id = u.held) as n
+       group by n.state
+       order by n.state
+    loop
+      perform onceward.audit('job.enqueued', p_tenant => v_tenant, p_jobs => v_found.ids,
+        p_after => jsonb_build_object('state', v_found.state), p_meta => jsonb_build_object('lane', p_lane, 'task', p_task));
+    end loop;
   end if;
   if v_state <> 'scheduled' then
     perform onceward.wake(array[p_lane]);
@@ -138,7 +169,7 @@ begin
   end if;
 end;
 $$;
-comment on function onceward.enqueue_set(text, jsonb[], text[], text, integer, timestamptz, timestamptz, interval, text, text, integer, integer, jsonb, text, jsonb, uuid[], text, uuid, uuid, jsonb) is
+comment on function onceward.enqueue_set(text, jsonb[], text[], text, integer, timestamptz, timestamptz, interval, text, text, integer, integer, jsonb, text, jsonb, uuid[], text, uuid, uuid, jsonb, text[]) is
   'What enqueue_many does, with one answer for all jobs.  are_new: null when all are new.';
 
 -- The same with a row for each job.
@@ -162,7 +193,8 @@ create or replace function onceward.enqueue_many(
   p_after_policy      text default 'fail',
   p_workflow_id       uuid default null,
   p_parent_id         uuid default null,
-  p_uses              jsonb default null
+  p_uses              jsonb default null,
+  p_concurrency_keys  text[] default null
 )
   returns table (job_id uuid, created boolean, answer text, until timestamptz, reason text)
   language plpgsql security definer
@@ -171,7 +203,8 @@ as $$
 declare
   v_set record := onceward.enqueue_set(
     p_task, p_payloads, p_keys, p_lane, p_priority, p_run_at, p_expires_at, p_timeout, p_key_window, p_concurrency_key,
-    p_concurrency_limit, p_max_attempts, p_retry, p_tenant, p_headers, p_after, p_after_policy, p_workflow_id, p_parent_id, p_uses);
+    p_concurrency_limit, p_max_attempts, p_retry, p_tenant, p_headers, p_after, p_after_policy, p_workflow_id, p_parent_id, p_uses,
+    p_concurrency_keys);
 begin
   if v_set.answer = 'rejected' then
     return query select null::uuid, false, v_set.answer, null::timestamptz, v_set.reason from unnest(p_payloads);
@@ -184,8 +217,26 @@ begin
      cross join lateral (select coalesce(u.is_new, true) as is_new) as n;
 end;
 $$;
-comment on function onceward.enqueue_many(text, jsonb[], text[], text, integer, timestamptz, timestamptz, interval, text, text, integer, integer, jsonb, text, jsonb, uuid[], text, uuid, uuid, jsonb) is
-  'Enqueues many jobs of one task; returns one row per payload, in order.  Keys, when given, are one per payload (null for none).  p_uses is a list of limits for all of them, or one list per payload.';
+comment on function onceward.enqueue_many(text, jsonb[], text[], text, integer, timestamptz, timestamptz, interval, text, text, integer, integer, jsonb, text, jsonb, uuid[], text, uuid, uuid, jsonb, text[]) is
+  'Enqueues many jobs of one task; returns one row per payload, in order.  p_keys and p_concurrency_keys, when given, are one per payload (null for none).  p_uses is a list of limits for all of them, or one list per payload.';
+
+-- Concurrency keys, one per job.  Returns what check_job_arguments is to look at: the one that is wrong, else any, because the
+-- limit has its keys also when all of them are null.
+create or replace function onceward.check_concurrency_keys(p_keys text[], p_key text, p_count integer)
+  returns text
+  language plpgsql immutable
+  set search_path = pg_catalog, pg_temp
+as $$
+begin
+  if p_key is not null then
+    perform onceward.bad_argument('concurrency_key', p_key, 'cannot be given together with concurrency_keys', 'Leave one of them out.');
+  end if;
+  if cardinality(p_keys) <> p_count then
+    perform onceward.bad_argument('concurrency_keys', cardinality(p_keys)::text, format('must be as many as payloads (%s)', p_count));
+  end if;
+  return coalesce((select u.key from unnest(p_keys) as u (key) where length(u.key) not between 1 and 500 limit 1), 'good');
+end;
+$$;
 
 -- p_uses as enqueue takes it, for all jobs, or a list of such lists.  Returns one per job, or none at all.
 create or replace function onceward.check_many_uses(p_uses jsonb, p_tenant text, p_count integer)
@@ -311,7 +362,13 @@ begin
    where u.hash <> (select onceward.hash_of_key(k) from onceward.key_private as k
                      where k.tenant = p_tenant and k.task = p_task and k.key = u.key)
    limit 1;
-  if found then
+  if found and v_bad.job_id = any (p_job_ids) then
+    -- Its job is one of this call, and goes with it.
+    raise exception 'key "%" of task "%" stands twice in this call, with different payloads', onceward.shown(v_bad.key), onceward.shown(p_task)
+      using errcode = 'OW005',
+            detail  = 'Nothing was written.',
+            hint    = 'Use another key for different work, or send the same payload.';
+  elsif found then
     perform onceward.key_conflict(p_task, v_bad.key, v_bad.job_id);
   end if;
   return v_held;

@@ -23,7 +23,7 @@ begin
 end;
 $$;
 comment on function onceward.hold_tenant(text, text) is
-  'Puts a tenant under a legal hold: once this is committed, retention removes nothing of it until the hold is released.  Returns false when it was held already.';
+  'Puts a tenant under a legal hold: once this is committed, retention removes nothing of it until the hold is released.  Returns false when it was held already: a tenant has one hold, and the second reason is not recorded.';
 
 create or replace function onceward.release_tenant(p_tenant text, p_reason text)
   returns boolean

@@ -42,7 +42,27 @@ begin
 end;
 $$;
 
-create or replace function onceward.add_operator(p_name text, p_role text default 'operator', p_tenant text default null)
+create or replace function onceward.operator_is_disabled(p_name text)
+  returns void
+  language plpgsql immutable
+  set search_path = pg_catalog, pg_temp
+as $$
+begin
+  raise exception 'operator "%" is disabled', onceward.shown(p_name)
+    using errcode = 'OW007',
+          detail  = 'Nothing was changed.',
+          hint    = 'Enable the operator again with "onceward operator add NAME --enable", or with p_enable => true in SQL.';
+end;
+$$;
+
+-- What is not said stays: whoever names an operator once more must not widen what that one sees without having meant it.
+create or replace function onceward.add_operator(
+  p_name        text,
+  p_role        text default null,
+  p_tenant      text default null,
+  p_all_tenants boolean default false,
+  p_enable      boolean default false
+)
   returns text
   language plpgsql security definer
   set search_path = pg_catalog, pg_temp
@@ -56,20 +76,29 @@ begin
     perform onceward.bad_argument('name', p_name, 'must be 1 to 200 characters, without control characters',
       'With single sign-on, the name is the email address that the provider vouches for.');
   end if;
-  if p_role is null or p_role not in ('viewer', 'operator', 'admin') then
+  if p_role not in ('viewer', 'operator', 'admin') then
     perform onceward.bad_argument('role', p_role, 'must be viewer, operator or admin');
   end if;
   perform onceward.check_tenant_name(p_tenant);
+  if p_tenant is not null and p_all_tenants then
+    perform onceward.bad_argument('all_tenants', 'true', 'and tenant exclude each other',
+      'Name the tenant, or lift the bound.');
+  end if;
   insert into onceward.operator_private as o (id, name, role, tenant, created_at, created_by)
-  values (onceward.new_id(), p_name, p_role, p_tenant, onceward.now(), onceward.actor())
+  values (onceward.new_id(), p_name, coalesce(p_role, 'operator'), p_tenant, onceward.now(), onceward.actor())
       on conflict (name) do nothing
   returning o.* into v_new;
   if not found then
     select * into v_old from onceward.operator_private as o where o.name = p_name for update;
     -- What crossed with the disabling must not come back with the operator.
     if v_old.disabled_at is not null then
+      if not coalesce(p_enable, false) then
+        perform onceward.operator_is_disabled(p_name);
+      end if;
       perform onceward.end_access(v_old.id);
     end if;
+    p_role := coalesce(p_role, v_old.role);
+    p_tenant := case when p_all_tenants then null else coalesce(p_tenant, v_old.tenant) end;
     update onceward.operator_private as o
        set role = p_role, tenant = p_tenant, disabled_at = null
      where o.name = p_name
@@ -83,8 +112,8 @@ begin
   return case when v_old.name is null then 'created' else 'changed' end;
 end;
 $$;
-comment on function onceward.add_operator(text, text, text) is
-  'Adds an operator of the web pages, or changes the role and tenant of one; a disabled one is enabled again.  Roles: viewer, operator, admin.  Returns created, changed or unchanged.';
+comment on function onceward.add_operator(text, text, text, boolean, boolean) is
+  'Adds an operator of the web pages, or changes the role and tenant of one.  Roles: viewer, operator (of a new one, when none is given), admin.  What is not given stays as it is: p_all_tenants lifts the bound to a tenant, and p_enable enables a disabled operator, who is refused without it.  Returns created, changed or unchanged.';
 
 -- Links and sessions before the operator: in this order everybody locks them.  One that is begun in this very moment finds the
 -- operator disabled whenever it is used.

@@ -36,11 +36,10 @@ begin
       -- Attached, not created in place: attaching does not stop readers and writers of the parent.
       execute format('create table onceward.%I (like onceward.%I including all)', v_name, v_parent || '_private');
       execute format('alter table onceward.%I enable row level security, force row level security', v_name);
+      -- What an upgrade would make it, which would lock it against everybody.
+      perform onceward.keep_owner_policies(v_name);
       execute format('alter table onceward.%I attach partition onceward.%I for values from (%L) to (%L)',
                      v_parent || '_private', v_name, v_from, v_to);
-      if v_parent in ('audit', 'seal_leaf') then
-        perform onceward.make_append_only(v_name);
-      end if;
       v_made := v_made + 1;
     end loop;
   end loop;

@@ -153,6 +153,11 @@ begin
   end if;
   begin
     v_step := v_parts[1]::interval;
+  exception
+    when data_exception then
+      perform onceward.bad_argument('interval in spec', p_spec, 'must be a length of time', 'Write it like 30 seconds or 6 hours.');
+  end;
+  begin
     if v_parts[2] ~ '(z|[+-][0-9]{2}:[0-9]{2})$' and v_parts[2] ~ '[t ]' then
       v_anchor := extract(epoch from v_parts[2]::timestamptz);
     elsif v_parts[2] is not null then
@@ -160,7 +165,8 @@ begin
     end if;
   exception
     when data_exception then
-      perform onceward.bad_argument('interval in spec', p_spec, 'must be a length of time', 'Write it like 30 seconds or 6 hours.');
+      perform onceward.bad_argument('anchor in spec', v_parts[2], 'must be a date and time that exists',
+        'Write it like 14 days from 2026-01-05, or 2026-01-05T09:00+01:00.');
   end;
   if extract(year from v_step) <> 0 or extract(month from v_step) <> 0 then
     perform onceward.bad_argument('interval in spec', p_spec, 'must not have months or years, which differ in length',

@@ -18,16 +18,19 @@ create or replace function onceward.create_link(p_operator text, p_hash bytea, p
   set search_path = pg_catalog, pg_temp
 as $$
 declare
-  v_id uuid;
+  v_id       uuid;
+  v_disabled timestamptz;
 begin
   perform onceward.check_manages_access();
   perform onceward.check_hash(p_hash);
   if p_life is null or p_life <= interval '0' or p_life > interval '7 days' then
     perform onceward.bad_argument('life', p_life::text, 'must be more than 0 and at most 7 days');
   end if;
-  select o.id into v_id from onceward.operator_private as o where o.name = p_operator and o.disabled_at is null;
+  select o.id, o.disabled_at into v_id, v_disabled from onceward.operator_private as o where o.name = p_operator;
   if not found then
     perform onceward.no_such_operator(p_operator);
+  elsif v_disabled is not null then
+    perform onceward.operator_is_disabled(p_operator);
   end if;
   -- Those that nobody can use any more.
   delete from onceward.link_private as l

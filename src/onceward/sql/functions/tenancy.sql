@@ -22,6 +22,17 @@ create or replace function onceward.current_tenant()
   return nullif(pg_catalog.current_setting('onceward.tenant', true), '');
 comment on function onceward.current_tenant() is 'The tenant this session acts for, or null.';
 
+-- Superusers and the owner are bound by no policy.  So views ask for this as well: whoever names a tenant sees that one's rows.
+-- Who may see all of them is for the policies to say.  A security definer function acts with its owner's rights instead of the
+-- session's, and answers for whom it likes: there the policies alone decide.
+create or replace function onceward.is_for_all()
+  returns boolean
+  language sql stable
+  return coalesce(nullif(pg_catalog.current_setting('onceward.tenant', true), ''), '*') = '*'
+      or current_user <> onceward.caller();
+comment on function onceward.is_for_all() is
+  'Whether the reader acts for no single tenant: the session names none, or all with ''*'', or this is a security definer function.';
+
 create or replace function onceward.sees_all_tenants()
   returns boolean
   language sql stable

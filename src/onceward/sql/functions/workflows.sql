@@ -184,7 +184,12 @@ begin
       where m.workflow_id = p_workflow_id and (v_tenant is null or m.tenant = v_tenant) limit 1;
     return;
   end if;
-  select m.tenant into v_other from onceward.workflow_members as m where m.workflow_id = p_workflow_id limit 1;
+  -- Not from the view, which shows the session's tenant alone.
+  select m.tenant into v_other
+    from (select j.tenant from onceward.job_private as j where j.workflow_id = p_workflow_id
+          union all
+          select a.tenant from onceward.archive_private as a where a.workflow_id = p_workflow_id) as m
+   limit 1;
   if found then
     perform onceward.check_tenant(v_other);
   end if;

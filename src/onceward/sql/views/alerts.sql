@@ -12,10 +12,11 @@ select a.id, a.monitor, a.tenant, a.key,
            and (s.tenant is null or s.tenant = a.tenant) and (s.key is null or s.key = a.key)) as silenced_until,
        a.closed_at, a.closed_by, a.close_note, onceward.has_channel(a.id) as has_channel
   from onceward.alert_private as a
- where a.state <> 'pending';
+ where a.state <> 'pending' and (a.tenant = (select onceward.current_tenant()) or (select onceward.is_for_all()));
 comment on view onceward.alerts is 'Alerts: one per condition and episode, with who looks after it and how it ended.  notified says whether anybody was told; has_channel, whether there is anybody to tell (null when it is closed).';
 
 create or replace view onceward.silences with (security_invoker = true) as
 select s.id, s.alert_id, s.monitor, s.tenant, s.key, s.until, s.until > onceward.now() as active, s.reason, s.created_at, s.created_by
-  from onceward.silence_private as s;
+  from onceward.silence_private as s
+ where (s.tenant = (select onceward.current_tenant()) or (select onceward.is_for_all()));
 comment on view onceward.silences is 'What is not told for a while, and why.';

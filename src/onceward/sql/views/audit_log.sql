@@ -2,7 +2,8 @@
 create or replace view onceward.audit_log with (security_invoker = true) as
 select e.seq, e.at, e.kind, e.source, e.actor, e.role, e.tenant, e.job_id, e.jobs, e.entity_type, e.entity_id, e.before, e.after,
        e.message, e.meta, e.xact
-  from onceward.audit_private as e;
+  from onceward.audit_private as e
+ where (e.tenant = (select onceward.current_tenant()) or (select onceward.is_for_all()));
 comment on view onceward.audit_log is 'The audit log: one entry per action of a person, end of a job and record of an application; in lanes that ask for it, per transition.';
 
 create or replace view onceward.seals with (security_invoker = true) as

@@ -15,5 +15,6 @@ select l.name, l.paused_at is not null as paused, l.paused_at, l.paused_by, l.pa
            count(*) filter (where j.state = 'dead_letter') as dead_letter,
            min(j.run_at) filter (where j.state = 'ready') as oldest_ready_at
       from onceward.job_private as j
+     where (j.tenant = (select onceward.current_tenant()) or (select onceward.is_for_all()))
      group by j.lane) as c on c.lane = l.name;
 comment on view onceward.lanes is 'Lanes with their pause switch, caps, and how many jobs are in each state.';

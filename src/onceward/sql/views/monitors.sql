@@ -17,5 +17,6 @@ comment on view onceward.thresholds is 'The bounds of monitors, with their defau
 -- Every run, also of checks that failed.  For those who see all tenants, because a run finds things about any of them.
 create or replace view onceward.monitor_runs with (security_invoker = true) as
 select r.id, r.monitor, r.started_at, r.ended_at, r.status, r.took, r.findings, r.result, r.error
-  from onceward.monitor_run_private as r;
+  from onceward.monitor_run_private as r
+ where (select onceward.is_for_all());
 comment on view onceward.monitor_runs is 'Runs of monitors: status, duration and result, also when the check itself has failed.';

@@ -11,5 +11,6 @@ comment on view onceward.removals is 'What retention has removed, and when.';
 
 create or replace view onceward.legal_holds with (security_invoker = true) as
 select h.tenant, h.released_at is null as active, h.held_at, h.held_by, h.reason, h.released_at, h.released_by, h.release_reason
-  from onceward.legal_hold_private as h;
+  from onceward.legal_hold_private as h
+ where (h.tenant = (select onceward.current_tenant()) or (select onceward.is_for_all()));
 comment on view onceward.legal_holds is 'Legal holds of tenants, present and past.';

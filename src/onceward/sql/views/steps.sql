@@ -4,7 +4,8 @@ select s.job_id, s.name, s.tenant, s.task, s.kind, case when w.is_over then 'don
        s.tries, s.started_at, w.finished_at, w.finished_at - s.started_at as took, s.until, s.result, s.error, s.version
   from onceward.step_private as s
  cross join lateral (select s.kind = 'sleep' and s.state = 'waiting' and s.until <= onceward.now() as is_over) as o
- cross join lateral (select o.is_over, case when o.is_over then s.until else s.finished_at end as finished_at) as w;
+ cross join lateral (select o.is_over, case when o.is_over then s.until else s.finished_at end as finished_at) as w
+ where (s.tenant = (select onceward.current_tenant()) or (select onceward.is_for_all()));
 comment on view onceward.steps is 'Steps of jobs: what is done, failed or waited for, how often it was tried and how long it took.';
 
 -- Jobs that stopped half-way: some steps are done, and the job has failed, or was cancelled.
