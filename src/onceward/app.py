@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, ParamSpec, TypedDict, TypeVar, Unpack, overload
 
+from onceward.declaring import check_limit, check_options
 from onceward.errors import InvalidArgument
 from onceward.model import Options, Retry, with_options
 from onceward.model_limits import Limit, LimitOver, Use
@@ -100,13 +101,10 @@ class Onceward:
         name, executor = options.pop("name", None), options.pop("executor", "auto")
         limits = options.pop("limits", ())
         defaults = with_options(Options(), **options)
-        if not 1 <= defaults.concurrency_limit <= 10_000:
-            raise InvalidArgument(
-                f"concurrency_limit must be between 1 and 10000, got {defaults.concurrency_limit}"
-            )
 
         def register(function: Callable[..., Any]) -> Task[..., Any]:
             task = build_task(function, name=name, options=defaults, executor=executor, limits=limits)
+            check_options(f'task "{task.name}"', options)
             if task.name in self.tasks:
                 raise InvalidArgument(
                     f'task "{task.name}" is registered twice',
@@ -161,13 +159,7 @@ class Onceward:
                 f"a limit has no option {', '.join(sorted(unknown))}",
                 hint=f"Options: {', '.join(LimitOptions.__annotations__)}.",
             )
-        for option in ("per", "tokens_per", "allowance"):
-            value = options.get(option)
-            if value is not None and not isinstance(value, timedelta):
-                raise InvalidArgument(
-                    f"{option} of a limit must be a timedelta, got {value!r:.60}",
-                    hint="Pass timedelta(minutes=1).",
-                )
+        check_limit(name, options)
         if name in self.limits:
             raise InvalidArgument(f'limit "{name}" is declared twice')
         self.limits[name] = limit = Limit(name, **options)

@@ -160,13 +160,17 @@ class Client(Requests):
         payloads: Iterable[Payload],
         *,
         keys: Sequence[str | None] | None = None,
+        concurrency_keys: Sequence[str | None] | None = None,
         connection: Any = None,
         **options: Unpack[EnqueueOptions],
     ) -> list[JobRef]:
-        """One job per payload, all with the same options, in one statement."""
+        """One job per payload, all with the same options, in one statement.
+
+        `keys` and `concurrency_keys` are one per payload, None for a job without.
+        """
         listed = list(payloads)
         with self._traced(task, options, count=len(listed)) as given:
-            call = self._enqueue_many(task, listed, keys, given)
+            call = self._enqueue_many(task, listed, keys, given, concurrency_keys)
             self._declare(connection)
             return self.run(call, connection=connection)
 

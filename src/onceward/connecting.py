@@ -16,6 +16,11 @@ from onceward.errors import CannotConnect
 # In a URI: user:password@, and password=… behind the question mark.
 _IN_URI = re.compile(r"(?<=[?&]password=)[^&]*|(?<=://)([^:@/?]*):[^@/?]*(?=@)")
 MASK = "***"
+# The same within a sentence, which goes on behind it; and a setting, perhaps quoted.
+_LOGIN = re.compile(r"(?<=://)([^:@/?\s]*):[^@/?\s]*(?=@)")
+_SETTING = re.compile(r"(?<=password=)(?:'(?:[^'\\]|\\.)*'|[^\s&'\"]+)")
+# From so many characters on, a password is hidden wherever it stands as a word.
+SHORTEST_SECRET = 8
 _FIRST = ("host", "hostaddr", "port", "dbname", "user", "password")
 
 
@@ -128,7 +133,9 @@ def _written(parts: Mapping[str, Any]) -> str:
 
 
 def _without_password(dsn: str, text: str) -> str:
+    """Hidden where a DSN or a setting stands, whatever it is; elsewhere where it cannot be a word of the sentence."""
+    text = _SETTING.sub(MASK, _LOGIN.sub(lambda match: f"{match[1]}:{MASK}", text))
     for secret in (conninfo_to_dict(dsn).get("password"), os.environ.get("PGPASSWORD")):
-        if secret:
-            text = text.replace(str(secret), MASK)
+        if secret and len(str(secret)) >= SHORTEST_SECRET:
+            text = re.sub(rf"(?<!\w){re.escape(str(secret))}(?!\w)", MASK, text)
     return text

@@ -159,11 +159,14 @@ class ShareInfo:
     share: int
 
 
-def check_limits(limits: Sequence[Use]) -> tuple[Use, ...]:
-    wrong = next((item for item in limits if not isinstance(item, Use)), None)
+def check_limits(limits: Sequence[Use], *, of: str | None = None) -> tuple[Use, ...]:
+    """Raises InvalidArgument; `of` is whose they are."""
+    wrong: object = limits
+    if isinstance(limits, (list, tuple)):
+        wrong = next((item for item in limits if not isinstance(item, Use)), None)
     if wrong is not None:
         raise InvalidArgument(
-            f"limits must be a list of use(...), got {shown(wrong)!r}",
+            f"limits{f' of {of}' if of else ''} must be a list of use(...), got {shown(wrong)!r}",
             hint='from onceward.limits import use; limits=[use("openai")]',
         )
     return tuple(limits)

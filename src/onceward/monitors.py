@@ -14,6 +14,7 @@ from datetime import timedelta
 from typing import Any, TypedDict, get_args
 
 from onceward import jsonsafe
+from onceward.declaring import check_kind, check_number, check_span
 from onceward.errors import InvalidArgument, shown
 from onceward.model import Json
 from onceward.model_monitors import Severity
@@ -24,6 +25,14 @@ Every = timedelta | str
 Check = Callable[..., Any]
 _NAME = re.compile(r"^[A-Za-z0-9_.:/-]{1,100}$")
 _SPAN = re.compile(r"^\s*(?:every\s+)?([0-9]+)?\s*(second|minute|hour|day)s?\s*$")
+_A_MONTH = timedelta(days=30)
+_SPANS = {
+    "every": (timedelta(seconds=1), _A_MONTH, "between 1 second and 30 days"),
+    "hold_for": (timedelta(0), _A_MONTH, "between 0 and 30 days"),
+    "clear_after": (timedelta(0), _A_MONTH, "between 0 and 30 days"),
+    "remind_every": (timedelta(minutes=1), timedelta(days=365), "between 1 minute and 1 year"),
+    "timeout": (timedelta(seconds=1), timedelta(minutes=10), "between 1 second and 10 minutes"),
+}
 _SECONDS = {"second": 1, "minute": 60, "hour": 3600, "day": 86400}
 
 
@@ -113,7 +122,7 @@ class Monitor:
 
 def declare(name: str, check: Check, given: MonitorOptions) -> Monitor:
     """Raises InvalidArgument."""
-    if not isinstance(name, str) or not _NAME.match(name):
+    if not isinstance(name, str) or not _NAME.fullmatch(name):
         raise InvalidArgument(
             f"name of a monitor must be 1 to 100 letters, digits or . _ : / -, got {shown(name)!r}"
         )
@@ -125,17 +134,19 @@ def declare(name: str, check: Check, given: MonitorOptions) -> Monitor:
         )
     options: dict[str, Any] = dict(given)
     options["every"] = _every(given.get("every", timedelta(minutes=1)))
-    for option in ("hold_for", "clear_after", "remind_every", "timeout"):
-        value = options.get(option)
-        if (
-            option in options
-            and not isinstance(value, timedelta)
-            and (option != "remind_every" or value is not None)
-        ):
-            raise InvalidArgument(
-                f"{option} of a monitor must be a timedelta, got {shown(value)}",
-                hint="For durations: timedelta(minutes=5).",
-            )
+    of = f'of monitor "{name}"'
+    for option, (low, high, rule) in _SPANS.items():
+        if option in options and (option != "remind_every" or options[option] is not None):
+            check_span(f"{option} {of}", options[option], low, high, rule=rule)
+    if "errors_allowed" in options:
+        check_number(f"errors_allowed {of}", options["errors_allowed"], 1, 1000)
+    if "description" in options:
+        check_kind(f"description {of}", options["description"], str)
+    if not callable(check) or inspect.isasyncgenfunction(inspect.unwrap(check)):
+        raise InvalidArgument(
+            f'monitor "{name}" must have a function, and none with async yield, got {shown(check)}',
+            hint="Return None, a Finding or a list of them.",
+        )
     if options.get("severity", "warning") not in get_args(Severity):
         raise InvalidArgument(
             f"severity of a monitor must be one of {', '.join(get_args(Severity))}, got {shown(options['severity'])!r}"

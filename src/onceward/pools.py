@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import select
-from collections.abc import Mapping
-from typing import Any
+import time
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
 
 import psycopg
 from psycopg import pq
@@ -18,33 +19,78 @@ from onceward.wire import WiredAsyncConnection, WiredConnection
 # A connection goes back to the pool when nobody has used it for so long, or has used it for so long without a break: the
 # pool closes what is idle or old.
 IDLE_SECONDS, KEPT_SECONDS = 10.0, 60.0
+C = TypeVar("C", bound=psycopg.Connection[Any])
+A = TypeVar("A", bound=psycopg.AsyncConnection[Any])
 
 
-def open_pool(dsn: str, options: Mapping[str, Any], *, size: int) -> ConnectionPool[WiredConnection]:
-    return ConnectionPool(
+class Pool(ConnectionPool[C]):
+    """Gives no connection that has ended.
+
+    The driver's own check rests after each one that it finds, twice as long each time.  After a restart of the server all
+    have ended: whoever came upon ten of them in a row would wait for minutes, with a fresh one ready.
+    """
+
+    def getconn(self, timeout: float | None = None) -> C:
+        deadline = time.monotonic() + (self.timeout if timeout is None else timeout)
+        while True:
+            connection = super().getconn(deadline - time.monotonic())
+            try:
+                check(connection)
+            except BaseException as error:
+                # The pool opens another one instead.
+                connection.close()
+                self.putconn(connection)
+                if not isinstance(error, psycopg.Error):
+                    raise
+            else:
+                return connection
+
+
+class AsyncPool(AsyncConnectionPool[A]):
+    """The same for asyncio."""
+
+    async def getconn(self, timeout: float | None = None) -> A:
+        deadline = time.monotonic() + (self.timeout if timeout is None else timeout)
+        while True:
+            connection = await super().getconn(deadline - time.monotonic())
+            try:
+                await check_async(connection)
+            except BaseException as error:
+                await connection.close()
+                await self.putconn(connection)
+                if not isinstance(error, psycopg.Error):
+                    raise
+            else:
+                return connection
+
+
+def open_pool(dsn: str, options: Mapping[str, Any], *, size: int) -> Pool[WiredConnection]:
+    return Pool(
         dsn,
         connection_class=WiredConnection,
         min_size=0,
         max_size=size,
         kwargs=dict(options),
-        check=check,
         configure=_configure,
         open=True,
     )
 
 
 def async_pool(
-    dsn: str, options: Mapping[str, Any], *, size: int
-) -> AsyncConnectionPool[WiredAsyncConnection]:
-    """Not open yet: that is awaited."""
-    return AsyncConnectionPool(
+    dsn: str, options: Mapping[str, Any], *, size: int, loads: Callable[[str | bytes], Any] = jsonsafe.loads
+) -> AsyncPool[WiredAsyncConnection]:
+    """Not open yet: that is awaited.  `loads` reads JSON."""
+
+    async def configure(connection: WiredAsyncConnection) -> None:
+        set_json_loads(loads, connection)
+
+    return AsyncPool(
         dsn,
         connection_class=WiredAsyncConnection,
         min_size=0,
         max_size=size,
         kwargs=dict(options),
-        check=check_async,
-        configure=_configure_async,
+        configure=configure,
         open=False,
     )
 
@@ -56,7 +102,7 @@ class Lender:
     call at a time.
     """
 
-    def __init__(self, pool: AsyncConnectionPool[WiredAsyncConnection]) -> None:
+    def __init__(self, pool: AsyncPool[WiredAsyncConnection]) -> None:
         self._pool = pool
         self._spare: WiredAsyncConnection | None = None
         self._used_at = 0.0
@@ -126,12 +172,8 @@ def _configure(connection: WiredConnection) -> None:
     set_json_loads(jsonsafe.loads, connection)
 
 
-async def _configure_async(connection: WiredAsyncConnection) -> None:
-    set_json_loads(jsonsafe.loads, connection)
-
-
 def check(connection: psycopg.Connection[Any]) -> None:
-    """For pools: asks the server only when something seems to be wrong."""
+    """Asks the server only when something seems to be wrong."""
     if is_stale(connection):
         ConnectionPool.check_connection(connection)
 

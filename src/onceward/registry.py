@@ -16,6 +16,7 @@ from pydantic import BaseModel, ConfigDict, PydanticUserError, TypeAdapter, Vali
 from pydantic_core import PydanticSerializationError, SchemaSerializer
 
 from onceward import jsonsafe
+from onceward.declaring import check_handler
 from onceward.errors import InvalidArgument, InvalidPayload, OncewardError, UnknownTask, shown
 from onceward.model import Json, Options
 from onceward.model_limits import Use, check_limits, uses_json
@@ -226,13 +227,17 @@ def build_task(
     limits: Sequence[Use] = (),
 ) -> Task[P, R]:
     task_name = name or handler.__name__
-    if not _NAME.match(task_name):
+    if not isinstance(task_name, str) or not _NAME.fullmatch(task_name):
         raise InvalidArgument(
             f"task name must be 1 to 200 letters, digits or . _ : / -, got {_quoted(task_name)}",
             hint='Pass a name: @app.task(name="send-mail").',
         )
-    if executor not in {"auto", "process"}:
-        raise InvalidArgument(f'executor must be "auto" or "process", got {_quoted(executor)}')
+    if executor not in ("auto", "process"):
+        raise InvalidArgument(
+            f'executor of task "{task_name}" must be "auto" or "process", got {_quoted(executor)}',
+            hint='Leave it out, or pass "process" for a plain function that keeps a CPU busy.',
+        )
+    check_handler(f'task "{task_name}"', handler)
     if executor == "process" and inspect.iscoroutinefunction(handler):
         raise InvalidArgument(
             f'task "{task_name}" cannot use executor="process": the handler is async',
@@ -264,7 +269,7 @@ def build_task(
         context,
         model_parameter,
         model,
-        check_limits(limits),
+        check_limits(limits, of=f'task "{task_name}"'),
     )
 
 

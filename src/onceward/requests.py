@@ -151,6 +151,7 @@ class Requests:
         payloads: Iterable[Payload],
         keys: Sequence[str | None] | None,
         given: EnqueueOptions,
+        concurrency_keys: Sequence[str | None] | None = None,
     ) -> Call[list[JobRef]]:
         name, known = self._task(task)
         listed = list(payloads)
@@ -166,20 +167,19 @@ class Requests:
             )
         if given.get("key") is not None:
             raise InvalidArgument("key cannot be given for many jobs", hint="Pass keys, one per payload.")
-        if keys is not None and len(keys) != len(listed):
-            raise InvalidArgument(f"keys must be as many as payloads ({len(listed)}), got {len(keys)}")
-        if not {str, NoneType}.issuperset(map(type, keys or ())):
-            for given_key in keys or ():
-                if given_key is not None and not isinstance(given_key, str):
-                    raise InvalidArgument(
-                        f"keys must each be a str or None, got {given_key!r:.100}",
-                        hint="Write it out with str().",
-                    )
+        _check_each("keys", keys, len(listed))
+        _check_each("concurrency_keys", concurrency_keys, len(listed))
+        if concurrency_keys is not None and given.get("concurrency_key") is not None:
+            raise InvalidArgument(
+                "concurrency_key and concurrency_keys cannot be given together", hint="Leave one of them out."
+            )
         _check_window(given, has_key=keys is not None)
-        options = self._options(known, given)
+        options = self._options(known, given, has_keys=concurrency_keys is not None)
         limits = given.get("limits")
         uses = [_uses(known, item, limits) for item in listed] if limits or (known and known.limits) else None
-        return calls.enqueue_many(name, text, None if keys is None else list(keys), options, uses)
+        return calls.enqueue_many(
+            name, text, options, keys=keys, concurrency_keys=concurrency_keys, uses=uses
+        )
 
     def _enqueue_workflow(
         self,
@@ -232,7 +232,9 @@ class Requests:
             return task, None
         return task, self._app.tasks.find(task)
 
-    def _options(self, known: Task[Any, Any] | None, given: EnqueueOptions) -> Options:
+    def _options(
+        self, known: Task[Any, Any] | None, given: EnqueueOptions, *, has_keys: bool = False
+    ) -> Options:
         if not given and self._tenant in {None, "*"}:
             return known.options if known else _NO_OPTIONS
         unknown = set(given) - set(EnqueueOptions.__annotations__)
@@ -270,7 +272,8 @@ class Requests:
                 )
         if options.get("after") is not None:
             options["after"] = [job_id_of(job) for job in options["after"]]
-        if options.get("concurrency_limit") is not None and options.get("concurrency_key") is None:
+        has_keys = has_keys or options.get("concurrency_key") is not None
+        if options.get("concurrency_limit") is not None and not has_keys:
             raise InvalidArgument(
                 f"concurrency_limit goes with a concurrency_key, got {options['concurrency_limit']} alone",
                 hint="Give the key whose jobs share the limit, or leave the limit out.",
@@ -294,6 +297,20 @@ def _traced(
     name = task if isinstance(task, str) else _declared(task).name
     with tracing.enqueue(name, headers, count=count) as carried:
         yield {**given, "headers": carried} if carried else given
+
+
+def _check_each(name: str, given: Sequence[str | None] | None, count: int) -> None:
+    """Keys of many jobs: one per payload."""
+    if given is None:
+        return
+    if len(given) != count:
+        raise InvalidArgument(f"{name} must be as many as payloads ({count}), got {len(given)}")
+    if not {str, NoneType}.issuperset(map(type, given)):
+        for key in given:
+            if key is not None and not isinstance(key, str):
+                raise InvalidArgument(
+                    f"{name} must each be a str or None, got {key!r:.100}", hint="Write it out with str()."
+                )
 
 
 def _check_window(given: EnqueueOptions, *, has_key: bool) -> None:
@@ -361,7 +378,9 @@ def _positive(name: str, value: timedelta) -> None:
     if value < timedelta(0):
         raise InvalidArgument(
             f"{name} must not be negative, got {value.total_seconds():g} s",
-            hint="Leave it out to run at once.",
+            hint="Leave it out to run at once."
+            if name == "delay"
+            else "Leave it out for a job that does not expire.",
         )
     if value > timedelta(days=3652):
         raise InvalidArgument(f"{name} must be at most 10 years, got {value}")

@@ -18,6 +18,7 @@ from pydantic import BaseModel
 
 from onceward import calls
 from onceward.calls import Call
+from onceward.declaring import check_options
 from onceward.errors import InvalidArgument, kinds_of, shown
 from onceward.model import Json, Retry
 from onceward.model_schedules import NextTick, ScheduleChange, ScheduleInfo, TickInfo
@@ -133,7 +134,8 @@ def declare(task: Task[Any, Any], spec: Spec, given: ScheduleOptions) -> Schedul
         if isinstance(value, timedelta) and value < timedelta(0):
             raise InvalidArgument(f"{name} of a schedule must not be negative, got {value}")
     name = options.pop("name", task.name)
-    if not _NAME.match(name):
+    check_options(f'schedule "{shown(name)}"', options)
+    if not _NAME.fullmatch(name):
         raise InvalidArgument(
             f"name of a schedule must be 1 to 200 letters, digits or . _ : / -, got {shown(name)!r}"
         )

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import hashlib
 import select
 from collections.abc import Generator, Sequence
 from functools import cached_property
@@ -57,7 +58,7 @@ class Wire:
         sql, types = key
         name = self._names.get(key)
         if name is None and self._is_frequent(key):
-            name = f"onceward_{len(self._names)}".encode()
+            name = _name(key)
             self.pgconn.send_prepare(name, sql.encode(), types)
             yield from self._answer()
             self._names[key] = name
@@ -116,6 +117,12 @@ class Wire:
         if last.status not in {pq.ExecStatus.TUPLES_OK, pq.ExecStatus.COMMAND_OK}:
             raise error_from_result(last, encoding=self._encoding)
         return last
+
+
+def _name(key: _Key) -> bytes:
+    """The same for the same statement only: behind a transaction pooler, a call may meet what another client has prepared."""
+    sql, types = key
+    return b"onceward_" + hashlib.sha256(f"{types} {sql}".encode()).hexdigest()[:24].encode()
 
 
 class WiredConnection(psycopg.Connection[tuple[Any, ...]]):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from onceward.deliveries import Attachment, NotSent, Outbox, Sent
-from onceward.deliveries.content import email, target, telegram
+from onceward.deliveries.content import email, target, telegram, webhook
 from onceward.deliveries.message import build
 from onceward.errors import InvalidArgument, PayloadTooLarge
 from tests.deliveries.conftest import MAIL, outgoing, send
@@ -149,6 +149,10 @@ def test_content_that_is_no_message_is_abandoned(tmp_path):
         ("slack:ops", {"kind": "slack", "content": {"to": "ops"}}),
         ("telegram:-100", {"kind": "telegram", "content": {"chat_id": "-100"}}),
         ({"kind": "slack", "content": {}}, {"kind": "slack", "content": {}}),
+        (
+            "webhook:https://example.com:8443/hook?a=1",
+            {"kind": "webhook", "content": {"url": "https://example.com:8443/hook?a=1"}},
+        ),
     ],
 )
 def test_targets_of_alerts(given, meant):
@@ -158,3 +162,17 @@ def test_targets_of_alerts(given, meant):
 def test_an_unknown_target_of_alerts_is_refused():
     with pytest.raises(InvalidArgument, match="alerts_to"):
         target("fax:canary")
+
+
+@pytest.mark.parametrize(
+    "url",
+    ["canary", "ftp://canary.example/", "https://", "https://canary.example:99999/", "https://canary.example:x/",
+     "https://[canary/", "https://canary:x@example.com/", "", None, 7],
+)  # fmt: skip
+def test_a_url_that_nobody_can_call_is_refused_without_repeating_it(url):
+    with pytest.raises(InvalidArgument, match="url of the delivery") as raised:
+        webhook({"url": url, "payload": {}})
+    assert "canary" not in str(raised.value)
+    with pytest.raises(InvalidArgument, match="alerts_to") as raised:
+        target(f"webhook:{url}")
+    assert "canary" not in str(raised.value)

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+from contextlib import ExitStack
 
 import pytest
 
@@ -24,15 +25,25 @@ class Blocking:
 
 
 @pytest.fixture(params=["sync", "async"])
-def client(request, onceward_database):
-    if request.param == "sync":
-        with Client(onceward_database, app=shop.app) as client:
-            yield client
-        return
-    with asyncio.Runner() as runner:
-        client = AsyncClient(onceward_database, app=shop.app)
-        yield Blocking(client, runner)
-        runner.run(client.close())
+def make_client(request, onceward_database):
+    """Clients of one kind, with the options that a test gives."""
+    with ExitStack() as stack:
+        if request.param == "sync":
+            yield lambda **options: stack.enter_context(Client(onceward_database, app=shop.app, **options))
+            return
+        runner = stack.enter_context(asyncio.Runner())
+
+        def make(**options):
+            client = AsyncClient(onceward_database, app=shop.app, **options)
+            stack.callback(lambda: runner.run(client.close()))
+            return Blocking(client, runner)
+
+        yield make
+
+
+@pytest.fixture
+def client(make_client):
+    return make_client()
 
 
 @pytest.fixture

@@ -107,8 +107,10 @@ def test_a_limit_without_its_key_is_refused(client):
         client.enqueue(shop.greet, {"name": "Ada"}, concurrency_limit=3)
     with pytest.raises(InvalidArgument, match="concurrency_limit must be between 1 and 10000"):
         client.enqueue(shop.greet, {"name": "Ada"}, concurrency_key="k", concurrency_limit=0)
-    with pytest.raises(InvalidArgument, match="concurrency_limit must be between 1 and 10000, got 0"):
-        Onceward().task(concurrency_limit=0)
+    with pytest.raises(
+        InvalidArgument, match='concurrency_limit of task "greet" must be between 1 and 10000, got 0'
+    ):
+        Onceward().task(concurrency_limit=0)(shop.greet.handler)
 
 
 def test_the_limit_of_a_task_holds_for_those_of_its_jobs_that_have_a_key(onceward_database):
@@ -121,6 +123,48 @@ def test_the_limit_of_a_task_holds_for_those_of_its_jobs_that_have_a_key(oncewar
         without, with_key = client.enqueue(print_label), client.enqueue(print_label, concurrency_key="left")
         assert client.job(without).concurrency_limit is None
         assert client.job(with_key).concurrency_limit == 3
+        many = client.enqueue_many(print_label, [{}] * 3, concurrency_keys=["left", None, "right"])
+        assert [client.job(job).concurrency_limit for job in many] == [3, None, 3]
+        none = client.enqueue_many(print_label, [{}], concurrency_keys=[None])
+        assert client.job(none[0]).concurrency_limit is None
+
+
+MANY_KEYS = [
+    (r"concurrency_keys must be as many as payloads \(2\), got 1", {"concurrency_keys": ["a"]}),
+    ("concurrency_keys must each be a str or None, got 5", {"concurrency_keys": ["a", 5]}),
+    ("concurrency_keys must each be a str or None, got True", {"concurrency_keys": [True, None]}),
+    ("concurrency_keys must each be a str or None, got b'a'", {"concurrency_keys": [b"a", None]}),
+    ("keys must each be a str or None, got 5", {"keys": ["a", 5], "concurrency_keys": ["a", "b"]}),
+    (
+        "concurrency_key and concurrency_keys cannot be given together",
+        {"concurrency_keys": ["a", "b"], "concurrency_key": "c"},
+    ),
+    ("concurrency_key must be 1 to 500 characters, got ''", {"concurrency_keys": [None, ""]}),
+    ("concurrency_key must be 1 to 500 characters, got 'xxx", {"concurrency_keys": ["x" * 501, "a"]}),
+    (
+        "concurrency_limit must be between 1 and 10000, got '0'",
+        {"concurrency_keys": ["a", "b"], "concurrency_limit": 0},
+    ),
+]
+
+
+@pytest.mark.parametrize(("message", "options"), MANY_KEYS)
+def test_many_jobs_with_bad_concurrency_keys_are_refused(client, message, options):
+    with pytest.raises(InvalidArgument, match=message):
+        client.enqueue_many(shop.greet, [{"name": "Ada"}, {"name": "Grace"}], **options)
+    assert client.jobs() == []
+
+
+@pytest.mark.parametrize("key", ["a\x00b", "\ud800"])
+def test_a_concurrency_key_that_no_text_can_hold_is_refused(client, key):
+    with pytest.raises(InvalidPayload, match="concurrency_keys"):
+        client.enqueue_many(shop.greet, [{"name": "Ada"}] * 2, concurrency_keys=[None, key])
+    assert client.jobs() == []
+
+
+def test_one_job_has_one_concurrency_key(client):
+    with pytest.raises(InvalidArgument, match="enqueue has no option concurrency_keys"):
+        client.enqueue(shop.greet, {"name": "Ada"}, concurrency_keys=["a"])
 
 
 @pytest.mark.parametrize("year", [1, 1969, 1999])
@@ -179,3 +223,10 @@ def test_an_error_shows_the_beginning_of_a_long_value(client, call):
 def test_an_argument_that_the_driver_cannot_send_is_named(client, call, message):
     with pytest.raises(InvalidArgument, match=message):
         call(client)
+
+
+@pytest.mark.parametrize(("name", "hint"), [("delay", "run at once"), ("expires_in", "does not expire")])
+def test_the_hint_of_a_negative_duration_is_about_what_it_is_for(plain, name, hint):
+    with pytest.raises(InvalidArgument, match=f"{name} must not be negative") as raised:
+        plain.enqueue("greet", {"name": "Ada"}, **{name: timedelta(seconds=-1)})
+    assert hint in (raised.value.hint or "")

@@ -37,6 +37,21 @@ def test_wait_returns_the_result(client, onceward_database):
     assert client.wait(job) == "Hello Ada Hello Ada"
 
 
+def test_a_client_of_a_tenant_finds_no_job_of_another_whatever_its_login_may_see(
+    make_client, onceward_database
+):
+    job = make_client(tenant="acme").enqueue(shop.greet, {"name": "Ada"})
+    drain(onceward_database)
+    globex = make_client(tenant="globex")
+
+    with pytest.raises(UnknownJob):
+        globex.job(job)
+    with pytest.raises(UnknownJob):
+        globex.wait(job, timeout=timedelta(seconds=1))
+    assert globex.attempts(job) == []
+    assert make_client(tenant="acme").wait(job) == make_client(tenant="*").wait(job) == "Hello Ada"
+
+
 def test_wait_gives_up_but_the_job_goes_on(client):
     job = client.enqueue(shop.greet, {"name": "Ada"})
     with pytest.raises(WaitTimeout, match="has not finished within 0 s"):
@@ -119,6 +134,26 @@ def test_keys_of_many_jobs_are_one_per_payload(client):
     assert jobs[0].id == jobs[2].id
     with pytest.raises(InvalidArgument, match=r"keys must be as many as payloads \(1\), got 2"):
         client.enqueue_many(shop.greet, [{"name": "a"}], keys=["a", "b"])
+
+
+def test_concurrency_keys_of_many_jobs_are_one_per_payload(client, onceward_database):
+    jobs = client.enqueue_many(
+        shop.greet,
+        [{"name": str(n)} for n in range(4)],
+        keys=["a", None, None, "b"],
+        concurrency_keys=("x", None, "y", "x"),
+        concurrency_limit=2,
+    )
+
+    found = [client.job(job) for job in jobs]
+    assert [(job.state, job.concurrency_key, job.concurrency_limit, job.key) for job in found] == [
+        ("blocked", "x", 2, "a"),
+        ("ready", None, None, None),
+        ("blocked", "y", 2, None),
+        ("blocked", "x", 2, "b"),
+    ]
+    drain(onceward_database)
+    assert [client.wait(job) for job in jobs] == [f"Hello {n}" for n in range(4)]
 
 
 def test_lists_are_filtered(client):

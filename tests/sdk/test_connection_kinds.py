@@ -17,7 +17,7 @@ from onceward import AsyncClient, Client
 from onceward.errors import InvalidArgument
 from onceward.model import Retry
 from tests.sdk import shop
-from tests.sdk.test_connections import PAYLOAD, asyncpg_options, sqlalchemy_url
+from tests.sdk.test_connections import PAYLOAD, asyncpg_options, django_connection, sqlalchemy_url
 
 
 @pytest.fixture
@@ -133,4 +133,31 @@ def test_a_pool_of_asyncpg_is_not_the_callers_transaction(onceward_database):
                 await AsyncClient(app=shop.app).enqueue(shop.greet, PAYLOAD, connection=pool)
 
     asyncio.run(main())
+    assert written(onceward_database) == []
+
+
+def test_another_database_is_named_for_what_it_is():
+    engine = create_engine("sqlite://")
+    told = "connection must be one to PostgreSQL, got one to sqlite"
+    with Client(app=shop.app) as client:
+        with Session(engine) as session, pytest.raises(InvalidArgument, match=told):
+            client.enqueue(shop.greet, PAYLOAD, connection=session)
+        with engine.connect() as connection, pytest.raises(InvalidArgument, match=told):
+            client.enqueue(shop.greet, PAYLOAD, connection=connection)
+    engine.dispose()
+
+
+def test_django_s_other_database_and_its_set_of_connections(onceward_database):
+    from django.db import connections
+
+    django_connection(onceward_database)
+    connections.databases["other"] = connections.configure_settings(
+        {"default": {}, "other": {"ENGINE": "django.db.backends.sqlite3", "NAME": ":memory:"}}
+    )["other"]
+    with Client(app=shop.app) as client:
+        with pytest.raises(InvalidArgument, match="got one to sqlite"):
+            client.enqueue(shop.greet, PAYLOAD, connection=connections["other"])
+        with pytest.raises(InvalidArgument, match="connection must be an open sync connection or session"):
+            client.enqueue(shop.greet, PAYLOAD, connection=connections)
+    connections["other"].close()
     assert written(onceward_database) == []

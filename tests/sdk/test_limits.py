@@ -372,10 +372,13 @@ def test_a_job_too_heavy_for_its_limit_is_refused(client):
 @pytest.mark.parametrize(
     ("slip", "words"),
     [
-        (lambda app: app.limit("x", per="1 minute"), "per of a limit must be a timedelta"),
+        (lambda app: app.limit("x", requests=5, per="1 minute"), 'per of limit "x" must be a timedelta'),
         (lambda app: app.limit("x", request=5), "a limit has no option request"),
         (lambda app: app.limit("llm", requests=5), "declared twice"),
-        (lambda app: app.task(name="x", limits=["llm"])(lambda: None), "limits must be a list of use"),
+        (
+            lambda app: app.task(name="x", limits=["llm"])(lambda: None),
+            'limits of task "x" must be a list of use',
+        ),
         (lambda app: use("llm", tokens=1, weight=1), "tokens and weight"),
         (lambda app: use(""), "limit must be a name"),
         (lambda app: Use("llm", weight=lambda p: -1).of({}), "tokens of limit llm must be a whole number"),

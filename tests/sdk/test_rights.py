@@ -11,8 +11,8 @@ import psycopg
 import pytest
 from psycopg.conninfo import make_conninfo
 
-from onceward import AsyncClient, Client, calls
-from onceward.calls import rights
+from onceward import AsyncClient, Client, calls, contrib
+from onceward.calls import browsing, rights
 from onceward.errors import NotAllowed
 from onceward.worker import Worker
 from tests.sdk import shop
@@ -110,3 +110,16 @@ def test_the_least_role_is_named():
     assert rights.role_for(calls.promote().sql) == "onceward_worker"
     assert rights.role_for(calls.enqueue("a", "{}", shop.greet.options).sql) == "onceward_producer"
     assert rights.role_for(calls.workers().sql) == "onceward_auditor"
+
+
+@pytest.mark.parametrize("role", ["onceward_operator", "onceward_auditor", "onceward_owner"])
+def test_who_cannot_take_a_role_is_told_that_very_role(onceward_database, dsn, stranger, role):
+    with psycopg.connect(onceward_database, autocommit=True) as admin:
+        admin.execute(f'alter role "{stranger}" createrole')
+    with (
+        psycopg.connect(dsn, autocommit=True) as conn,
+        pytest.raises(NotAllowed, match="set role") as caught,
+    ):
+        contrib.run(conn, browsing.take_role(role))
+
+    assert f'grant {role} to "{stranger}"' in caught.value.hint

@@ -39,7 +39,7 @@ def test_what_is_sent_often_is_prepared_once(run):
         assert run(value("select %(n)s::int + 1", n=number)) == number + 1
 
     prepared = [name for name, text in run(Call(PREPARED, {}, rows_of(lambda *row: row))) if "+ 1" in text]
-    assert prepared == ["onceward_0"]
+    assert len(prepared) == 1
 
 
 def test_calls_that_last_are_told_apart_and_outlive_their_connection(run):

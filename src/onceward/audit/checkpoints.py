@@ -64,7 +64,8 @@ def read_checkpoint(path: Path) -> Checkpoint:
     try:
         text = path.read_text(encoding="utf-8")
     except (OSError, ValueError) as error:
-        raise InvalidArgument(f"checkpoint {path} cannot be read: {error}") from error
+        reason = (error.strerror if isinstance(error, OSError) else None) or error
+        raise InvalidArgument(f"checkpoint {path} cannot be read: {reason}") from error
     return parse_checkpoint(text, str(path))
 
 

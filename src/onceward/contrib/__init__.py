@@ -69,7 +69,28 @@ async def run_async(connection: Any, call: Call[T]) -> T:
 def _ours(error: Exception, connection: Any, call: Call[Any]) -> OncewardError | None:
     if isinstance(error, OncewardError):
         return None
-    return from_database(error) or not_allowed(error, call.sql, user=_user(connection)) or unfit(error, call)
+    return (
+        from_database(error)
+        or not_allowed(error, call.sql, user=_user(connection))
+        or unfit(error, call)
+        or _elsewhere(connection)
+    )
+
+
+def _elsewhere(connection: Any) -> OncewardError | None:
+    """Libraries that speak to many databases: what is said when this one is not PostgreSQL."""
+    try:
+        bind = connection.get_bind() if hasattr(connection, "get_bind") else connection
+        engine = getattr(connection, "vendor", None) or bind.dialect.name
+    except Exception:
+        return None
+    if engine == "postgresql":
+        return None
+    return InvalidArgument(
+        f"connection must be one to PostgreSQL, got one to {engine}",
+        detail="Nothing was written.",
+        hint="A job lives in the database of its transaction; without connection=, the client uses its own.",
+    )
 
 
 def _user(connection: Any) -> str | None:

@@ -11,9 +11,11 @@ if TYPE_CHECKING:
     from django.db.backends.base.base import BaseDatabaseWrapper
 
 
-def kinds(*, is_async: bool) -> type[Any]:
-    # Its proxies and wrappers have no base in common.
-    return object
+def kinds(*, is_async: bool) -> tuple[type[Any], ...]:
+    from django.db.backends.base.base import BaseDatabaseWrapper
+    from django.utils.connection import ConnectionProxy
+
+    return BaseDatabaseWrapper, ConnectionProxy
 
 
 def fetch(connection: BaseDatabaseWrapper, call: Call[Any]) -> Sequence[Row]:

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from email import policy
 from email.errors import MessageError
 from typing import Any
+from urllib.parse import urlsplit
 
 from onceward import jsonsafe
 from onceward.errors import InvalidArgument, PayloadTooLarge
@@ -82,7 +83,7 @@ def telegram(given: Mapping[str, Any]) -> dict[str, Json]:
 
 
 def webhook(given: Mapping[str, Any]) -> dict[str, Json]:
-    content: dict[str, Json] = {"url": header("url", given.get("url")), "payload": given.get("payload")}
+    content: dict[str, Json] = {"url": web_address("url", given.get("url")), "payload": given.get("payload")}
     if given.get("secret") is not None:
         content["secret"] = header("secret", given["secret"])
     return content
@@ -107,7 +108,9 @@ def target(given: str | Mapping[str, Json], name: str = "alerts_to") -> dict[str
         return {"kind": kind, "content": {"to": address}}
     if kind == "slack":
         return {"kind": kind, "content": {"to": to} if to else {}}
-    return {"kind": kind, "content": {"chat_id": to} if kind == "telegram" else {"url": to}}
+    if kind == "telegram":
+        return {"kind": kind, "content": {"chat_id": to}}
+    return {"kind": kind, "content": {"url": web_address(name, to)}}
 
 
 def parse_address(name: str, given: object) -> tuple[str, str]:
@@ -134,6 +137,20 @@ def parse_address(name: str, given: object) -> tuple[str, str]:
     if not address.username.isascii():
         raise refused(name, "must be in ASCII before the @")
     return f"{address.username}@{domain}", address.display_name[:200]
+
+
+def web_address(name: str, given: object) -> str:
+    """A URL that can be called.  Whether it may be, the sender decides: by its settings, and by where the name leads then."""
+    value = header(name, given)
+    try:
+        parts = urlsplit(value)
+        is_good = parts.scheme in ("https", "http") and bool(parts.hostname) and parts.username is None
+        parts.port  # noqa: B018 - reading it is the check
+    except ValueError:
+        is_good = False
+    if not is_good:
+        raise refused(name, "must be a URL such as https://example.com/hook, without a user name")
+    return value
 
 
 def header(name: str, given: object) -> str:

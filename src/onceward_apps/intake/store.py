@@ -23,6 +23,8 @@ Row = dict[str, Any]
 P = ParamSpec("P")
 R = TypeVar("R")
 SCHEMA = "intake"
+# The driver numbers what it prepares, and a pooler may hand us a session where another client's has that number.
+_CONNECTING = {"autocommit": True, "prepare_threshold": None}
 
 
 class StoreFailed(OncewardError):
@@ -75,7 +77,7 @@ class Database:
     async def open(self) -> None:
         if self._pool is None:
             pool: AsyncConnectionPool[Connection] = AsyncConnectionPool(
-                self.dsn, min_size=0, max_size=self.size, open=False, kwargs={"autocommit": True}
+                self.dsn, min_size=0, max_size=self.size, open=False, kwargs=_CONNECTING
             )
             await pool.open()
             self._pool = pool

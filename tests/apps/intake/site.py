@@ -47,7 +47,9 @@ class Site:
     def operator(self, role="operator", tenant=None):
         """Somebody at the pages of operators, signed in."""
         secret = secrets.new(secrets.LINK)
-        self.intake.conn.execute("select onceward.add_operator('ana', %s, %s)", [role, tenant])
+        self.intake.conn.execute(
+            "select onceward.add_operator('ana', %s, %s, %s)", [role, tenant, tenant is None]
+        )
         self.intake.conn.execute("select onceward.create_link('ana', %s)", [secrets.digest(secret)])
         with httpx.Client(base_url=self.address, timeout=20, verify=False) as http:
             assert http.post("/sign-in", data={"link": secret}).status_code == 303

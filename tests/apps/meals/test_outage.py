@@ -35,6 +35,17 @@ def arrived(provider) -> Counter[str]:
     return Counter(hit.json["to"][0] for hit in provider.kept)
 
 
+def pass_time(place) -> bool:
+    """Until every email that waits may be tried again; False when none waits."""
+    waiting = place.value(
+        "select max(next_try_at) - onceward.now() from meals.email_ledger where state <> 'sent'"
+    )
+    if waiting is None:
+        return False
+    place.clock.advance(waiting)
+    return True
+
+
 def test_five_hours_without_the_provider_and_workers_killed_in_between(place, provider):
     # Until it is healed, the provider refuses most, and lets some hang, with and without effect.
     for n in range(30):
@@ -51,12 +62,8 @@ def test_five_hours_without_the_provider_and_workers_killed_in_between(place, pr
         if round_ in {0, 1}:
             kills += len(place.kit.crash_worker(TARGET, lanes=[DELIVERIES], running=2).job_ids) > 0
         place.kit.drain(place.app, [DELIVERIES])
-        waiting = place.value(
-            "select max(next_try_at) - onceward.now() from meals.email_ledger where state <> 'sent'"
-        )
-        if waiting is None:
+        if not pass_time(place):
             break
-        place.clock.advance(waiting)
 
     assert kills == 2
     assert provider.healed
@@ -77,6 +84,9 @@ def test_the_issuing_worker_killed_again_and_again_leaves_one_token_and_one_emai
 
     client.enqueue("meals.issue_qr", {}, tenant="meals")
     place.work()
+    # On a crowded machine, to connect may take too long, and the email goes with the next try.
+    while pass_time(place):
+        place.work()
 
     assert place.rows(both) == [(40, 40)]
     counts = arrived(provider)
