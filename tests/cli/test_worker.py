@@ -86,6 +86,9 @@ def test_bad_options_are_refused_before_anything_starts(cli_alone, started, shop
         ("shop_jobs:send", 1, ["shop_jobs:send", "is not an Onceward app"]),
         ("broken:app", 1, ['could not import "broken": ZeroDivisionError', "broken.py, line 1"]),
         ("needy:app", 1, ['could not import "needy": module "nosuchpackage" does not exist', "Install"]),
+        ("typo:app", 1, ['could not import "typo": SyntaxError', "typo.py, line 2"]),
+        ("script:app", 1, ['could not import "script"', "sys.exit(0)", "script.py, line 2", '"__main__"']),
+        ("angry:app", 1, ['could not import "angry"', "sys.exit('no settings')", "angry.py, line 1"]),
     ],
 )
 def test_a_target_that_cannot_be_loaded_is_explained(
@@ -93,6 +96,9 @@ def test_a_target_that_cannot_be_loaded_is_explained(
 ):
     (tmp_path / "broken.py").write_text("1 / 0\n")
     (tmp_path / "needy.py").write_text("import nosuchpackage\n")
+    (tmp_path / "typo.py").write_text("\ndef (\n")
+    (tmp_path / "script.py").write_text("import sys\nsys.exit(0)\n")
+    (tmp_path / "angry.py").write_text("raise SystemExit('no settings')\n")
 
     error = cli_alone.refused(status, "worker", target)
 

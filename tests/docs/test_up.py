@@ -102,6 +102,23 @@ def test_it_starts_signs_in_works_and_finds_everything_again(onceward_database, 
         assert again.stop() == 0
 
 
+def test_a_closed_terminal_ends_it_and_its_worker_in_order(onceward_database, tmp_path):
+    up = Up(onceward_database, tmp_path)
+    live = "select count(*) from onceward.workers where state = 'live'"
+    try:
+        wait_for(onceward_database, f"select ({live}) > 0", True)
+        # Nobody reads any more what it says.
+        up.process.stdout.close()
+        up.process.send_signal(signal.SIGHUP)
+        assert up.process.wait(60) == 0
+        with psycopg.connect(onceward_database) as connection:
+            assert connection.execute(live).fetchone() == (0,)
+    finally:
+        up.http.close()
+        up.process.kill()
+        up.process.wait()
+
+
 def test_a_port_that_is_taken_is_told_before_anything_starts(onceward_database, tmp_path):
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))

@@ -12,19 +12,26 @@ from contextlib import contextmanager
 import psutil
 
 CODE = """
-import sys
+import datetime
 from datetime import timedelta
+import sys
 from onceward.worker import WorkerSettings, run_worker
 sys.exit(run_worker(sys.argv[1], WorkerSettings(log_format="json", **eval(sys.argv[2]))))
 """
 
 
 @contextmanager
-def process(dsn, *, target="tests.sdk.stage:app", **settings):
+def process(
+    dsn, *, target="tests.sdk.stage:app", stderr=subprocess.PIPE, shell=None, own_session=False, **settings
+):
+    """`shell`: the line of a shell that becomes the worker, with "$@" for it."""
+    # Not with preexec_fn: what Python does between fork and exec waits for ever for a lock that another thread had.
+    through = ["sh", "-c", shell, "sh"] if shell else []
     child = subprocess.Popen(
-        [sys.executable, "-c", CODE, target, repr({"dsn": dsn, **settings})],
-        stderr=subprocess.PIPE,
+        [*through, sys.executable, "-c", CODE, target, repr({"dsn": dsn, **settings})],
+        stderr=stderr,
         text=True,
+        start_new_session=own_session,
         env=os.environ,
     )
     try:
@@ -35,7 +42,8 @@ def process(dsn, *, target="tests.sdk.stage:app", **settings):
         ):
             one.kill()
         child.wait()
-        child.stderr.close()
+        if child.stderr is not None:
+            child.stderr.close()
 
 
 def log_line(child, event, **fields):

@@ -52,3 +52,17 @@ def writes(dsn: str, go: str, told: str, job: Job) -> None:
         outcome = type(from_database(error)).__name__
     with Path(f"{told}-{os.getpid()}").open("a") as file:
         file.write(f"{outcome}\n")
+
+
+@app.task(executor="process")
+def computes(told: str, go: str) -> str:
+    """Tells its process by a file, and waits for another."""
+    Path(told).write_text(str(os.getpid()))
+    while not Path(go).exists():
+        time.sleep(0.01)
+    return "done"
+
+
+@app.task(executor="process", max_attempts=1)
+def ends_itself(number: int) -> None:
+    os.kill(os.getpid(), number)

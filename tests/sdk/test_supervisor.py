@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import sys
 import urllib.error
 import urllib.request
+from datetime import timedelta
 
 import psutil
 import pytest
@@ -22,6 +24,10 @@ from tests.sdk.gate import WRONG_PASSWORD, Gate, refusing_server
 def client(onceward_database):
     with Client(onceward_database, app=stage.app) as client:
         yield client
+
+
+def is_alive(one):
+    return one.is_running() and one.status() != psutil.STATUS_ZOMBIE
 
 
 def test_a_worker_tells_its_health_and_drains_on_sigterm(onceward_database, client):
@@ -79,7 +85,8 @@ def test_processes_that_die_are_replaced_and_all_stop_together(onceward_database
         assert client.wait(job) == "still here"
         child.send_signal(signal.SIGTERM)
         assert child.wait(30) == 0
-    assert not any(one.is_running() and one.status() != psutil.STATUS_ZOMBIE for one in workers)
+    # Python's own helper among them ends a moment after the parent.
+    until(lambda: not any(is_alive(one) for one in workers))
 
 
 @pytest.mark.parametrize("processes", [1, 2])
@@ -152,3 +159,49 @@ def test_an_error_tells_nothing_of_a_faster_loop_that_is_not_installed(monkeypat
         supervisor._run(main())
 
     assert raised.value.__context__ is None
+
+
+@pytest.mark.parametrize("processes", [1, 2])
+def test_a_terminal_that_is_closed_and_says_so_twice_drains_every_process(
+    onceward_database, client, processes
+):
+    job = client.enqueue("hangs")
+    with process(
+        onceward_database, own_session=True, processes=processes, grace=timedelta(seconds=2)
+    ) as child:
+        for _ in range(processes):
+            log_line(child, "worker_started")
+        until(lambda: client.job(job).progress)
+        workers = psutil.Process(child.pid).children(recursive=True)
+        # To the whole group, as terminals and shells do.
+        os.killpg(child.pid, signal.SIGHUP)
+        os.killpg(child.pid, signal.SIGHUP)
+        _, said = child.communicate(timeout=30)
+    assert child.returncode == 0
+    assert said.count('"worker_stopped"') == processes
+    assert not any(is_alive(one) for one in workers)
+    found = client.job(job)
+    assert (found.state, found.attempt) == ("ready", 0)
+
+
+def test_sighup_to_the_parent_alone_ends_all(onceward_database, client):
+    with process(onceward_database, processes=2) as child:
+        log_line(child, "worker_started")
+        log_line(child, "worker_started")
+        workers = psutil.Process(child.pid).children(recursive=True)
+        child.send_signal(signal.SIGHUP)
+        assert child.wait(30) == 0
+    # Python's own helper among them ends a moment after the parent.
+    until(lambda: not any(is_alive(one) for one in workers))
+
+
+@pytest.mark.parametrize("processes", [1, 2])
+def test_a_worker_that_was_started_with_nohup_outlives_its_terminal(onceward_database, client, processes):
+    ignoring = 'trap "" HUP; exec "$@"'
+    with process(onceward_database, shell=ignoring, own_session=True, processes=processes) as child:
+        for _ in range(processes):
+            log_line(child, "worker_started")
+        os.killpg(child.pid, signal.SIGHUP)
+        assert client.wait(client.enqueue(stage.echo, {"text": "still here"})) == "still here"
+        child.send_signal(signal.SIGTERM)
+        assert child.wait(30) == 0

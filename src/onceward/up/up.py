@@ -90,12 +90,14 @@ def run(settings: UpSettings, apps: Mapping[str, Onceward]) -> int:
                 await server.serve([listening])
 
         asyncio.run(main())
-    console.print("\nStopped. Everything is kept, and is there again at the next start.", soft_wrap=True)
-    if is_embedded:
-        console.print(
-            Text.assemble("PostgreSQL goes on; ", (f"{program()} db stop", "bold"), " ends it."),
-            soft_wrap=True,
-        )
+    # The terminal may be gone by now; for a pipe without a reader, the console raises SystemExit.
+    with contextlib.suppress(OSError, SystemExit):
+        console.print("\nStopped. Everything is kept, and is there again at the next start.", soft_wrap=True)
+        if is_embedded:
+            console.print(
+                Text.assemble("PostgreSQL goes on; ", (f"{program()} db stop", "bold"), " ends it."),
+                soft_wrap=True,
+            )
     return 0
 
 

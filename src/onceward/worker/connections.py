@@ -9,10 +9,9 @@ from typing import Any
 
 import psycopg
 from psycopg.types.json import set_json_loads
-from psycopg_pool import AsyncConnectionPool, ConnectionPool
 
 from onceward import jsonsafe
-from onceward.pools import check, check_async
+from onceward.pools import AsyncPool, Pool
 
 # Idle ones are closed after a while, in seconds.
 MAX_IDLE = 60.0
@@ -26,8 +25,8 @@ class Connections:
     def __init__(self, dsn: str, most: int) -> None:
         self._dsn = dsn
         self._most = most
-        self._async: AsyncConnectionPool[psycopg.AsyncConnection[Any]] | None = None
-        self._sync: ConnectionPool[psycopg.Connection[Any]] | None = None
+        self._async: AsyncPool[psycopg.AsyncConnection[Any]] | None = None
+        self._sync: Pool[psycopg.Connection[Any]] | None = None
         self._opening = threading.Lock()
 
     @asynccontextmanager
@@ -38,16 +37,16 @@ class Connections:
     def lend(self) -> AbstractContextManager[psycopg.Connection[Any]]:
         with self._opening:
             if self._sync is None:
-                self._sync = ConnectionPool(
-                    self._dsn, kwargs=_OPTIONS, configure=_configure, check=check, min_size=0, max_size=self._most,
+                self._sync = Pool(
+                    self._dsn, kwargs=_OPTIONS, configure=_configure, min_size=0, max_size=self._most,
                     max_idle=MAX_IDLE, open=True,
                 )  # fmt: skip
         return self._sync.connection(LONGEST_WAIT)
 
-    async def _pool(self) -> AsyncConnectionPool[psycopg.AsyncConnection[Any]]:
+    async def _pool(self) -> AsyncPool[psycopg.AsyncConnection[Any]]:
         if self._async is None:
-            self._async = AsyncConnectionPool(
-                self._dsn, kwargs=_OPTIONS, configure=_configure_async, check=check_async, min_size=0, max_size=self._most,
+            self._async = AsyncPool(
+                self._dsn, kwargs=_OPTIONS, configure=_configure_async, min_size=0, max_size=self._most,
                 max_idle=MAX_IDLE, open=False,
             )  # fmt: skip
             await self._async.open()
@@ -63,6 +62,8 @@ class Connections:
 _OPTIONS: dict[str, Any] = {
     "autocommit": True,
     "application_name": "onceward worker transactions",
+    # The driver numbers what it prepares, and a pooler may hand us a session where another client's has that number.
+    "prepare_threshold": None,
     "connect_timeout": 5,
     "keepalives_idle": 5,
     "keepalives_interval": 3,

@@ -6,13 +6,16 @@ import asyncio
 import contextlib
 import importlib
 import multiprocessing
+import signal
 import traceback
 from collections import deque
 from multiprocessing.connection import Connection
+from multiprocessing.reduction import ForkingPickler
 from typing import Any
 
 from onceward.errors import OncewardError
 from onceward.handling import current_job
+from onceward.stopping import ignore_terminal
 from onceward.worker.failures import Failure, Reported, failure_of
 
 
@@ -45,9 +48,10 @@ class Processes:
                 child.kill()
                 raise
             except (EOFError, OSError):
+                how = await asyncio.to_thread(child.ending)
                 child.kill()
-                died = Failure("ProcessDied", "the handler's process ended without an answer", "")
-                raise Reported(died) from None
+                said = f"the handler's process ended without an answer{how}"
+                raise Reported(Failure("ProcessDied", said, "")) from None
             except Exception as trouble:
                 # It was sent, and cannot be put together here.
                 child.kill()
@@ -75,6 +79,19 @@ class _Child:
         answer: tuple[Any, Failure | None] = self._pipe.recv()
         return answer
 
+    def ending(self) -> str:
+        """How it ended by itself, as an addition to a sentence."""
+        # Its pipe is closed a moment before the process is gone.
+        self._process.join(1)
+        code = self._process.exitcode
+        if code is None:
+            return ""
+        if code >= 0:
+            return f": exit status {code}"
+        names = {number.value: f"{number.name} ({-number})" for number in signal.Signals}
+        cause = "; the system may have run out of memory" if -code == signal.SIGKILL else ""
+        return f": killed by {names.get(-code, f'signal {-code}')}{cause}"
+
     def kill(self) -> None:
         with contextlib.suppress(Exception):
             self._process.kill()
@@ -83,6 +100,7 @@ class _Child:
 
 
 def _serve(pipe: Connection) -> None:
+    ignore_terminal()
     while True:
         try:
             module, name, payload, job = pipe.recv()
@@ -96,10 +114,15 @@ def _serve(pipe: Connection) -> None:
         except BaseException as error:
             answer = (None, failure_of(error))
         try:
-            pipe.send(answer)
+            packed = ForkingPickler.dumps(answer)
         except Exception as error:
-            # Whatever a class does when it is pickled.  Nothing has been sent yet.
-            pipe.send((None, unsendable(error)))
+            # Whatever a class does when it is pickled.
+            packed = ForkingPickler.dumps((None, unsendable(error)))
+        try:
+            pipe.send_bytes(packed)
+        except OSError:
+            # The worker is gone, and nobody waits for the answer.
+            return
 
 
 def _find_task(module: str, name: str) -> Any:

@@ -17,6 +17,7 @@ from onceward.calls import Call
 from onceward.errors import UnknownLane, is_connection_trouble
 from onceward.registry import nearest_hint
 from onceward.schedules import DEFAULT_NAME
+from onceward.worker.fit import warn_unless_fit
 from onceward.worker.link import Link
 
 if TYPE_CHECKING:
@@ -43,11 +44,15 @@ class Registration:
         self._link = link
         self._name = name
         self._lanes = list(lanes)
+        self._is_checked = False
 
     async def register(self, *, lease: timedelta, concurrency: int, is_stopping: Callable[[], bool]) -> UUID:
         async def insist(call: Call[T]) -> T:
             return await self._insist(call, is_stopping)
 
+        if not self._is_checked:
+            await warn_unless_fit(insist)
+            self._is_checked = True
         lanes = {lane for lane in self._lanes if lane in self._app.lanes}
         lanes |= {schedule.lane for schedule in self._app.schedules.values()}
         await insist(calls.declare_lanes(sorted(lanes)))

@@ -21,6 +21,7 @@ from onceward import logs
 from onceward.app import Onceward
 from onceward.errors import InvalidArgument, OncewardError
 from onceward.registry import nearest_hint
+from onceward.stopping import ignore_terminal, stop_signals
 from onceward.worker.exposition import Exposition
 from onceward.worker.health import Health
 from onceward.worker.relay import Relay, Relayed
@@ -92,7 +93,7 @@ def _work(target: str, settings: WorkerSettings, relay: Relayed | None = None) -
 
     async def main() -> None:
         loop = asyncio.get_running_loop()
-        for number in (signal.SIGTERM, signal.SIGINT):
+        for number in stop_signals():
             loop.add_signal_handler(number, _stop, worker, number)
         health = metrics = None
         if settings.health_port is not None:
@@ -114,8 +115,7 @@ def _work(target: str, settings: WorkerSettings, relay: Relayed | None = None) -
                 await metrics.close()
         # From here: threads of interrupted handlers may still run, and the loop would wait for handlers that do not
         # let themselves be cancelled.  Their jobs are handed back already.
-        sys.stdout.flush()
-        sys.stderr.flush()
+        logs.flush()
         os._exit(0)
 
     _run(main())
@@ -124,7 +124,9 @@ def _work(target: str, settings: WorkerSettings, relay: Relayed | None = None) -
 
 def _stop(worker: Worker, number: int) -> None:
     log.info("signal_received", signal=signal.Signals(number).name)
-    worker.stop()
+    # A terminal that is closed says so more than once, and nobody is in a hurry.
+    if not (number == signal.SIGHUP and worker.is_draining):
+        worker.stop()
 
 
 def _run(main: Any) -> None:
@@ -139,8 +141,7 @@ def _run(main: Any) -> None:
 
 def _child(target: str, settings: WorkerSettings, tell: Connection, ask: Connection) -> None:
     logs.configure(settings.log_format)
-    # The terminal's Ctrl-C reaches the whole group; the parent passes it on in its own way.
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    ignore_terminal()
     try:
         _work(target, settings, Relayed(ask))
     except OncewardError as error:
@@ -166,7 +167,7 @@ class _Parent:
         self._stopping = 0
 
     def run(self) -> int:
-        for number in (signal.SIGTERM, signal.SIGINT):
+        for number in stop_signals():
             signal.signal(number, self._signal)
         for index in range(self._settings.processes):
             self._start(index)
@@ -249,6 +250,9 @@ class _Parent:
             self._start(index)
 
     def _signal(self, number: int, _frame: FrameType | None) -> None:
+        if number == signal.SIGHUP and self._stopping:
+            # As in _stop.
+            return
         self._stopping += 1
         self._pass_on(signal.SIGTERM)
 
