@@ -188,7 +188,11 @@ SHAPES: dict[str, list[tuple[str, Shape]]] = {
     "onceward event emit": [("", ({"name": "string", "emitted": "boolean"}, False))],
     "onceward event list": [("", (EventInfo, True))],
     "onceward lane list": [("", (LaneInfo, True))],
-    "onceward lane bounds": [("bounds", (BoundInfo, True)), ("shares", (ShareInfo, True))],
+    "onceward lane bounds": [
+        ("", ({"bounds": "array", "shares": "array"}, False)),
+        (", its `bounds`", (BoundInfo, True)),
+        (", its `shares`", (ShareInfo, True)),
+    ],
     "onceward limit list": [("", (LimitInfo, True))],
     "onceward limit show": [("", (LimitInfo, True))],
     "onceward lane explain": [("", (LaneExplanation, True))],

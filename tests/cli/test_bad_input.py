@@ -144,7 +144,7 @@ def test_a_payload_of_standard_input_is_named_as_such(cli):
             2,
             ["--max-payload must be a size, got 'huge'", "1MiB"],
         ),
-        (["lane", "add", "big", "--max-payload", "5000MiB"], 2, ["between 1 byte and 256 MiB"]),
+        (["lane", "add", "big", "--max-payload", "5000MiB"], 2, ["between 1 KiB and 256 MiB"]),
         (["lane", "pause", "mial"], 1, ['lane "mial" does not exist', 'Did you mean "mail"?']),
         (["lane", "resume", "mial"], 1, ['Did you mean "mail"?']),
         (["dead-letter", "list", "--lane", "mial"], 1, ['Did you mean "mail"?']),

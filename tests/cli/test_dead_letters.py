@@ -170,6 +170,21 @@ def test_dead_letters_are_assigned_and_talked_about(cli, db, letters):
     assert cli.ok("dead-letter", "assign", *kind, "--nobody").err == "nobody looks after them\n"
 
 
+def test_what_was_said_about_dead_letters_cannot_speak_to_the_terminal(cli, db, letters):
+    cli.ok(
+        "dead-letter",
+        "comment",
+        letters[0],
+        "--text",
+        "\x1b]0;gotcha\x07 \x9b2J \u202ehidden\n[bold]second[/bold]",
+    )
+
+    out = cli.ok("dead-letter", "comments", letters[0]).out
+    assert not [c for c in out if c in "\x1b\x07\x9b\u202e"]
+    assert "\\x1b]0;gotcha" in out
+    assert "[bold]second[/bold]" in out
+
+
 @pytest.mark.parametrize(
     ("arguments", "status", "fragment"),
     [

@@ -290,7 +290,11 @@ def test_bad_retention_is_refused(cli, db, arguments, status, fragment):
 def test_holds_are_added_listed_and_released(cli, db):
     assert "no legal holds" in cli.ok("legal-hold", "list").err
     assert 'tenant "acme" is held' in cli.ok("legal-hold", "add", "acme", "--reason", "case 7").err
-    assert "was held already" in cli.ok("legal-hold", "add", "acme", "--reason", "case 7").err
+    assert "already, for this reason" in cli.ok("legal-hold", "add", "acme", "--reason", "case 7").err
+    refused = cli.refused(1, "legal-hold", "add", "acme", "--reason", "case 8")
+    assert 'tenant "acme" was held already; the reason was not recorded' in refused
+    assert ": case 7" in refused
+    assert "one hold" in refused
     assert "case 7" in cli.ok("legal-hold", "list").out
     assert "is released" in cli.ok("legal-hold", "release", "acme", "--reason", "over").err
     assert "was not held" in cli.ok("legal-hold", "release", "acme", "--reason", "over").err

@@ -262,3 +262,30 @@ def test_the_tenant_restricts_every_read(cli, db):
     assert cli.json("dead-letter", "list", "--tenant", "red") == []
     assert str(blue) in cli.refused(1, "job", "show", blue, "--tenant", "red")
     assert cli.ok("--tenant", "blue", "job", "show", blue)
+
+
+@pytest.mark.parametrize("levels", [900, 5000])
+def test_a_value_that_is_nested_without_end_does_not_stop_the_reading_of_the_others(cli, db, levels):
+    plain, deep = db.dead_letter(payload={"order": 1}), db.dead_letter()
+    db.run(
+        "update onceward.job_private set payload = ('{\"a\":' || repeat('[', %s) || repeat(']', %s) || '}')::jsonb where id = %s",
+        levels, levels, deep,
+    )  # fmt: skip
+
+    for command in (("job", "list"), ("dead-letter", "list"), ("job", "show", deep)):
+        assert cli.ok(*command).out
+    for command in (("job", "list"), ("dead-letter", "list")):
+        assert {found["id"] for found in cli.json(*command)} == {str(plain), str(deep)}
+    assert cli.json("job", "show", plain)["payload"] == {"order": 1}
+    assert cli.json("job", "show", deep)["payload"].startswith("<JSON of ")
+
+
+def test_json_has_no_character_that_a_terminal_obeys(cli, db):
+    text = "\x1b[31m \x9b31m \x7f \u202ehidden \x85 ü"
+    job = db.enqueue("ocr", {"a": text})
+
+    for command in (("job", "show", job), ("job", "list")):
+        answer = cli.ok(*command, "--json").out
+        assert not [c for c in answer if c in "\x1b\x9b\x7f\u202e\x85"]
+        assert "ü" in answer
+    assert cli.json("job", "show", job)["payload"] == {"a": text}

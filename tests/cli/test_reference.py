@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 from tools import cli_reference
@@ -29,3 +30,10 @@ def test_every_json_document_is_described():
 
     # Its document is described with the benchmarks.
     assert with_json - {"onceward bench"} == set(cli_reference.SHAPES)
+
+
+def test_no_sentence_lacks_its_words():
+    text = cli_reference.reference()
+
+    assert "Default: ." not in text
+    assert not re.search(r"`--json`\w", text)

@@ -157,6 +157,8 @@ def test_preview_stores_nothing(cli, db):
     assert "Sun 2026-03-08 03:00:00 PDT  2026-03-08 10:00:00Z  2026-03-08T02:30:00" in out
     assert "Mon 2026-03-09 02:30:00 PDT" in out
     assert "EDT" in cli.ok("schedule", "preview", "07:00 America/New_York").out
+    # PostgreSQL takes names of zones in any case.
+    assert "EDT" in cli.ok("schedule", "preview", "07:00", "--zone", "america/new_york").out
     assert len(cli.json("schedule", "preview", "30 seconds", "--count", "3")) == 3
     assert db.run("select * from onceward.schedules") == []
     assert "cron field" in cli.refused(1, "schedule", "preview", "0 0 * * x")
@@ -207,3 +209,17 @@ def test_a_run_that_does_not_exist(cli):
     assert 'run "x" does not exist' in cli.refused(1, "run", "show", "x")
     assert "no runs" in cli.ok("run", "list").err
     assert "--state must be one of" in cli.refused(2, "run", "list", "--state", "done")
+
+
+def test_the_payload_is_checked_by_the_application_that_is_named(cli, db, shop):
+    error = cli.refused(1, "schedule", "add", "nightly", "mail.send", "1 day", '{"to": 7}', "--app", shop)
+    assert "to" in error
+    assert "string" in error
+    assert (
+        "did you mean"
+        in cli.refused(1, "schedule", "add", "nightly", "mail.sent", "1 day", "--app", shop).lower()
+    )
+    assert db.run("select from onceward.schedules") == []
+
+    cli.ok("schedule", "add", "nightly", "mail.send", "1 day", '{"to": "a@example.com"}', "--app", shop)
+    assert db.value("select payload from onceward.schedules") == {"to": "a@example.com"}

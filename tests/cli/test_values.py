@@ -69,6 +69,7 @@ def test_sizes(typed, count):
         ("MAIL", ["mail"], 'Did you mean "mail"?'),
         ("mail-a", ["mail-b", "mail-c", "zzz"], 'Did you mean "mail-c" or "mail-b"?'),
         ("xyz", ["mail"], None),
+        ("nope", ["openai", "anthropic"], None),
         ("x", [], None),
     ],
 )

@@ -132,7 +132,7 @@ def checkpoint(
         _write(to_file, text)
         where.append(f"file {to_file.name}")
     elif target is None:
-        print(text, end="")
+        output.print_json_text(text)
         where.append("standard output")
     if target is not None:
         _deliver(session, target, made, text)
@@ -177,7 +177,7 @@ def proof(
     made = audit.Audit(session_of(ctx)).proof(entry, audit.read_checkpoint(kept))
     text = json.dumps(made, indent=2, ensure_ascii=False) + "\n"
     if to_file is None:
-        print(text, end="")
+        output.print_json_text(text)
         return
     _write(to_file, text)
     output.note(f"proof of entry {entry} written to {to_file.name}")

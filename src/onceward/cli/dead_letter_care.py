@@ -115,7 +115,5 @@ def comments(
         output.note("nobody looks after them yet")
     for said in thread:
         about = f" about {said.job_id}" if said.job_id else ""
-        output.stdout().print(
-            f"{said.author}, {output.ago(said.said_at, now)}{about}:", markup=False, highlight=False
-        )
-        output.stdout().print(f"  {said.body}", markup=False, highlight=False)
+        output.print_text(f"{output.one_line(said.author)}, {output.ago(said.said_at, now)}{about}:")
+        output.print_text(f"  {said.body}")

@@ -54,7 +54,7 @@ def list_(
         key=key,
         tenant=None if session.tenant == "*" else session.tenant,
         limit=values.whole("--limit", limit, least=1, most=100_000),
-        before=values.job_id(before) if before else None,
+        before=values.delivery_id(before) if before else None,
     )
     found = session.run(calls.deliveries(wanted))
     if not found:
@@ -113,7 +113,7 @@ def show(
 ) -> None:
     """Show one delivery: where it stands, why, and what to do about it."""
     session = session_of(ctx)
-    found = find(session, values.job_id(delivery))
+    found = find(session, values.delivery_id(delivery))
     sent = session.run(calls.delivery_content(found.id)) if content else None
     if as_json:
         output.print_json({**output.to_json(found), **({"content": sent} if content else {})})
@@ -212,7 +212,7 @@ def decide(
     chosen = values.one_of("decision", decision, DECISIONS).replace("-", "_")
     act_on_each(
         session_of(ctx),
-        [values.job_id(delivery)],
+        [values.delivery_id(delivery)],
         lambda which: calls.decide_delivery(which, chosen, note),
         as_json=as_json,
     )
@@ -228,7 +228,7 @@ def cancel(
     """Cancel deliveries that wait; one that is being sent is brought to its end."""
     act_on_each(
         session_of(ctx),
-        values.job_ids(deliveries),
+        values.delivery_ids(deliveries),
         lambda which: calls.cancel(which, reason),
         as_json=as_json,
     )

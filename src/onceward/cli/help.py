@@ -88,8 +88,10 @@ def _option_names(param: Any) -> str:
 
 def _default(param: Any) -> str:
     value = param.default
-    nothing = value is None or value is False or value is ... or callable(value) or value in ((), [])
-    return "" if nothing else f" Default: {value}."
+    nothing = value is None or value is False or value is ... or callable(value) or value in ((), [], "")
+    # A folder named by a dot would be lost in the sentence.
+    shown = f'"{value}"' if str(value) == "." else value
+    return "" if nothing else f" Default: {shown}."
 
 
 def render(page: Page, *, width: int, colours: bool) -> str:

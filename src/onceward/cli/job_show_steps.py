@@ -49,7 +49,7 @@ def print_steps(steps: Sequence[StepInfo], now: datetime, *, full: bool) -> None
     for number, step in enumerate(steps[hidden:], start=hidden + 1):
         line = Text(f"  {number}. {output.one_line(step.name)}  ")
         line.append_text(output.styled(step.state))
-        line.append(f"  {', '.join(_facts(step, now))}")
+        line.append(f"  {output.one_line(', '.join(_facts(step, now)))}")
         console.print(line)
         if step.error:
             output.print_wrapped(f"{step.error.get('type')}: {step.error.get('message')}", indent=5)

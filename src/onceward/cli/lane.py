@@ -83,8 +83,8 @@ def add(
     changed = session_of(ctx).run(
         calls.add_lane(
             name,
-            max_payload_bytes=values.size("--max-payload", max_payload),
-            max_result_bytes=values.size("--max-result", max_result),
+            max_payload_bytes=values.size("--max-payload", max_payload, least=1024),
+            max_result_bytes=values.size("--max-result", max_result, least=1024),
             max_running=max_running,
         )
     )

@@ -11,6 +11,7 @@ from onceward.cli import output
 from onceward.cli.framework import AsJson, Noun
 from onceward.cli.output import Column
 from onceward.cli.session import session_of
+from onceward.errors import WrongState
 
 app = Noun(help="List, add and release legal holds of tenants.")
 Tenant = Annotated[str, typer.Argument(metavar="TENANT", help="Name of the tenant.", show_default=False)]
@@ -53,9 +54,22 @@ def list_(
 
 @app.command("add")
 def add(ctx: typer.Context, tenant: Tenant, reason: Reason) -> None:
-    """Put a tenant under a legal hold: from now on, nothing of it is removed."""
-    held = session_of(ctx).run(calls.hold_tenant(tenant, reason))
-    output.note(f'tenant "{tenant}" is held' if held else f'tenant "{tenant}" was held already')
+    """Put a tenant under a legal hold: from now on, nothing of it is removed. It has one: a second reason is refused."""
+    session = session_of(ctx)
+    if session.run(calls.hold_tenant(tenant, reason)):
+        output.note(f'tenant "{tenant}" is held')
+        return
+    present = next((hold for hold in session.run(calls.legal_holds()) if hold.tenant == tenant), None)
+    if present is not None and present.reason == reason.strip():
+        output.note(f'tenant "{tenant}" was held already, for this reason')
+        return
+    raise WrongState(
+        f'tenant "{tenant}" was held already; the reason was not recorded',
+        detail=f"Held by {present.held_by} since {output.when(present.held_at)}: {present.reason}"
+        if present
+        else None,
+        hint="A tenant has one hold. Note the other case where you keep your cases, and release the hold when both are over.",
+    )
 
 
 @app.command("release")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import sys
 import traceback
@@ -47,10 +48,19 @@ from onceward.cli import (
 from onceward.cli import run as run_noun
 from onceward.cli.framework import Command, Group
 from onceward.cli.session import Session
-from onceward.cli.values import UsageProblem, did_you_mean, join_hints, quoted
+from onceward.cli.values import (
+    DURATION_HINT,
+    UsageProblem,
+    did_you_mean,
+    join_hints,
+    negative_duration,
+    quoted,
+)
 from onceward.errors import OncewardError
 from onceward.jsonsafe import printable
 
+# A disk or a quota that is full, a device that fails.
+_UNWRITABLE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
 SET_UP, RUN, LOOK, TRY = "Set up", "Run", "Look and act", "Try"
 
 
@@ -162,6 +172,12 @@ def run(arguments: Sequence[str] | None = None) -> int:
     except psycopg.Error as error:
         _print_database_error(error)
         return 1
+    except OSError as error:
+        if error.errno not in _UNWRITABLE:
+            traceback.print_exc()
+        else:
+            _print_unwritable(error)
+        return 1
     except Exception as error:
         # Usage errors of typer, whose classes moved between its versions.
         if not hasattr(error, "format_message"):
@@ -205,6 +221,9 @@ def _print_usage_error(error: Any, arguments: Sequence[str]) -> int:
     see = f'See "{ctx.command_path if ctx else "onceward"} --help".'
     if kind == "NoArgsIsHelpError":
         print(error.format_message(), file=sys.stderr)
+    elif kind == "NoSuchOption" and (negative := negative_duration(arguments)):
+        hint = join_hints(DURATION_HINT, see)
+        output.print_error(f"a duration cannot be negative, got {quoted(negative)}", hint=hint)
     elif kind == "NoSuchOption":
         known = [name for param in ctx.command.params for name in param.opts] if ctx else []
         hint = join_hints(did_you_mean(error.option_name, known), see)
@@ -233,7 +252,25 @@ def main(arguments: Sequence[str] | None = None) -> None:
         sys.stdout.flush()
     except BrokenPipeError:
         # The reader has gone, as in "onceward job list | head".
-        with suppress(OSError):
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        status = 1
+        status = _output_to_nowhere()
+    except OSError as error:
+        _print_unwritable(error)
+        status = _output_to_nowhere()
     sys.exit(status)
+
+
+def _print_unwritable(error: OSError) -> None:
+    where = f' to "{error.filename}"' if error.filename else ""
+    output.print_error(
+        f"the output could not be written{where}: {error.strerror or error}",
+        detail="What the command does in the database may have happened.",
+        hint="Make room where it goes, and look before you repeat the command.",
+    )
+    # What is still in the buffer would be tried again at the end of the program, with a traceback.
+    _output_to_nowhere()
+
+
+def _output_to_nowhere() -> int:
+    with suppress(OSError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return 1

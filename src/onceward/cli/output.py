@@ -120,7 +120,12 @@ def to_json(value: object) -> Json:
 def print_json(value: object) -> None:
     """One document."""
     unicode = (sys.stdout.encoding or "").lower().replace("-", "") == "utf8"
-    sys.stdout.write(json.dumps(to_json(value), indent=2, ensure_ascii=not unicode) + "\n")
+    print_json_text(json.dumps(to_json(value), indent=2, ensure_ascii=not unicode) + "\n")
+
+
+def print_json_text(text: str) -> None:
+    """JSON that is written already.  What a terminal would obey stands only within strings, where it may be an escape."""
+    sys.stdout.write(_CONTROL.sub(lambda match: f"\\u{ord(match.group()):04x}", text))
 
 
 def compact_json(value: Json) -> str:
@@ -182,7 +187,7 @@ class Column:
 
 def styled(word: str) -> Text:
     """A state in its colour."""
-    return Text(word, style=STATE_STYLES.get(word, ""))
+    return Text(clean(word), style=STATE_STYLES.get(word, ""))
 
 
 def print_table(columns: Sequence[Column], rows: Iterable[Sequence[object]]) -> None:
@@ -243,8 +248,13 @@ def print_wrapped(text: str | Text, *, indent: int = 0, style: str = "") -> None
         console.print(Text(" " * indent) + line)
 
 
+def print_text(text: str, *, style: str = "") -> None:
+    """As it is, line ends included, but for what a terminal would obey."""
+    stdout().print(Text(clean(text), style=style))
+
+
 def heading(title: str) -> None:
-    stdout().print(Text("\n" + title, style="bold"))
+    stdout().print(Text("\n" + one_line(title), style="bold"))
 
 
 # ---------------------------------------------------------------- messages
@@ -267,7 +277,9 @@ def print_error(message: str, *, detail: str | None = None, hint: str | None = N
         ("hint", "cyan", hint),
     ):
         if text:
-            console.print(Text(f"{label}: ", style=style) + Text(clean(text).strip()), soft_wrap=False)
+            # Where nothing can be printed, the exit status still tells; the console has its own for a broken pipe.
+            with contextlib.suppress(OSError, SystemExit):
+                console.print(Text(f"{label}: ", style=style) + Text(clean(text).strip()), soft_wrap=False)
 
 
 def print_onceward_error(error: OncewardError) -> None:
@@ -280,7 +292,7 @@ def print_onceward_error(error: OncewardError) -> None:
 
 def confirm(question: str) -> bool:
     """Ask on standard error; the end of input means no."""
-    stderr().print(Text(f"{question} [y/N] "), end="")
+    stderr().print(Text(f"{clean(question)} [y/N] "), end="")
     sys.stderr.flush()
     answer = sys.stdin.readline()
     if not answer.endswith("\n"):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import datetime
 from typing import Annotated
-from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError, available_timezones
 
 import typer
 
@@ -156,22 +156,27 @@ def _missed(info: ScheduleInfo) -> str:
 
 
 def _print_coming(coming: list[NextTick], zone: str) -> None:
-    try:
-        local = ZoneInfo(zone)
-    except (ZoneInfoNotFoundError, ValueError):
-        # This machine does not know what the server knows.
-        local = ZoneInfo("UTC")
+    local = _zone(zone)
     output.print_table(
         [Column("LOCAL TIME"), Column("UTC"), Column("SLOT", optional=True, style="dim")],
         [
             (
-                tick.fire_at.astimezone(local).strftime("%a %Y-%m-%d %H:%M:%S %Z"),
+                tick.fire_at.astimezone(local).strftime("%a %Y-%m-%d %H:%M:%S %Z") if local else "-",
                 output.when(tick.fire_at),
                 tick.slot,
             )
             for tick in coming
         ],
     )
+
+
+def _zone(name: str) -> ZoneInfo | None:
+    """The zone, written in any case, as PostgreSQL takes it; None when this machine does not know what the server knows."""
+    spelled = {known.lower(): known for known in available_timezones()}.get(name.lower(), name)
+    try:
+        return ZoneInfo(spelled)
+    except (ZoneInfoNotFoundError, ValueError):
+        return None
 
 
 def _print_past(past: list[TickInfo], now: datetime) -> None:

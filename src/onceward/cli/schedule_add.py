@@ -11,6 +11,7 @@ from onceward import calls, jsonsafe
 from onceward.cli import output, values
 from onceward.cli.framework import AsJson
 from onceward.cli.session import session_of
+from onceward.model import Json
 
 MISSED = ("none", "latest", "all")
 OVERLAP = ("skip", "queue", "allow")
@@ -68,6 +69,12 @@ def add(
     expires_in: Annotated[
         str | None, typer.Option(metavar="DURATION", help="Never start a job later than this after its time.")
     ] = None,
+    target: Annotated[
+        str | None,
+        typer.Option(
+            "--app", metavar="APP", help="Check task and payload by this application: package.module:app."
+        ),
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Create a schedule, or change the one of this name. Code that declares it leaves it alone from then on."""
@@ -81,7 +88,7 @@ def add(
             name,
             task=task,
             spec=spec,
-            payload=jsonsafe.dumps(values.payload("payload", payload)),
+            payload=_checked(task, values.payload("payload", payload), target),
             zone=zone,
             lane=lane,
             priority=priority,
@@ -102,3 +109,12 @@ def add(
     output.note(f'schedule "{name}" is {change.outcome}; next at {output.when(change.next_at)}')
     if task not in session.run(calls.task_names()):
         output.note(f'hint: No worker has announced task "{task}" yet.')
+
+
+def _checked(task: str, payload: Json, target: str | None) -> str:
+    """The payload as JSON text, checked as far as the task is known here."""
+    if target is None:
+        return jsonsafe.dumps(payload)
+    from onceward.cli.target import load
+
+    return load(target).tasks.find(task).dump(payload)

@@ -139,7 +139,7 @@ def connect(conninfo: str, *, autocommit: bool = True) -> Connection:
     connection = connecting.connect(
         conninfo, autocommit=autocommit, application_name="onceward cli", prepare_threshold=None
     )
-    set_json_loads(jsonsafe.loads, connection)
+    set_json_loads(jsonsafe.loads_to_show, connection)
     return connection
 
 

@@ -33,13 +33,27 @@ def load(target: str) -> Onceward:
             f'could not import "{module}": module "{error.name}" does not exist',
             hint="Install what the application needs into this environment.",
         ) from error
-    except Exception as error:
-        where = traceback.extract_tb(error.__traceback__)[-1]
+    except SystemExit as error:
+        # A script that is meant to be run.  Its status is not that of the worker: 0 would say that all is well.
         raise CannotLoad(
-            f'could not import "{module}": {type(error).__name__}: {error}',
-            detail=f"Raised in {where.filename}, line {where.lineno}.",
+            f'could not import "{module}": it called sys.exit({error.code!r})',
+            detail=_place(error),
+            hint='What is for running alone belongs behind if __name__ == "__main__".',
+        ) from error
+    except Exception as error:
+        raise CannotLoad(
+            f'could not import "{module}": {type(error).__name__}: {error.msg if isinstance(error, SyntaxError) else error}',
+            detail=_place(error),
             hint=f"Mend it; python -c 'import {module}' shows the whole traceback.",
         ) from error
+
+
+def _place(error: BaseException) -> str:
+    """The line at fault.  That of a syntax error was never run, so no traceback has it."""
+    if isinstance(error, SyntaxError) and error.filename:
+        return f"Found in {error.filename}, line {error.lineno}."
+    where = traceback.extract_tb(error.__traceback__)[-1]
+    return f"Raised in {where.filename}, line {where.lineno}."
 
 
 def _form_hint(target: str) -> str:

@@ -40,7 +40,7 @@ def did_you_mean(name: str, known: Iterable[str]) -> str | None:
     """`Did you mean "mail"?`, or None when nothing is near."""
     # Case is a frequent slip, and difflib counts every letter of it.
     by_lower = {item.lower(): item for item in known}
-    near = get_close_matches(name.lower(), list(by_lower), n=2, cutoff=0.6)
+    near = get_close_matches(name.lower(), list(by_lower), n=2, cutoff=0.65)
     if not near:
         return None
     # A second name only when it is about as near as the first.
@@ -88,6 +88,13 @@ def moment(option: str, value: str | None) -> datetime | None:
         ) from None
 
 
+def negative_duration(arguments: Sequence[str]) -> str | None:
+    """What was typed as a duration below zero, and is read as an option."""
+    return next(
+        (text for text in arguments if text[:1] == "-" and _DURATION.fullmatch(text[1:].lower())), None
+    )
+
+
 def past_moment(option: str, value: str | None, now: datetime) -> datetime | None:
     """An ISO 8601 time, or a duration that counts back from now."""
     if value is not None and _DURATION.fullmatch(value.strip().lower()):
@@ -116,6 +123,10 @@ def alert_id(value: str) -> UUID:
     return _id("alert", value)
 
 
+def delivery_id(value: str) -> UUID:
+    return _id("delivery", value)
+
+
 def silence_id(value: str) -> UUID:
     return _id("silence", value, listed_by="alert silences")
 
@@ -135,12 +146,17 @@ def job_ids(values: Sequence[str]) -> list[UUID]:
     return list(dict.fromkeys(job_id(value) for value in values))
 
 
+def delivery_ids(values: Sequence[str]) -> list[UUID]:
+    return list(dict.fromkeys(delivery_id(value) for value in values))
+
+
 def listed_job_ids(values: Sequence[str] | None) -> list[UUID]:
     """Ids of an option that was repeated, or of a list with commas."""
     return job_ids([part.strip() for value in values or () for part in value.split(",") if part.strip()])
 
 
-def size(option: str, value: str | None) -> int | None:
+def size(option: str, value: str | None, *, least: int = 1) -> int | None:
+    """Bytes; `least` is one, or a number of KiB."""
     if value is None:
         return None
     match = re.fullmatch(r"([0-9]+(?:\.[0-9]+)?)\s*([a-z]*)", value.strip().lower())
@@ -150,8 +166,9 @@ def size(option: str, value: str | None) -> int | None:
         )
     count = int(float(match.group(1)) * _BYTES[match.group(2)])
     # jsonb itself ends at 256 MiB.
-    if not 1 <= count <= 256 * 1024**2:
-        raise UsageProblem(f"{option} must be between 1 byte and 256 MiB, got {shown(value)}")
+    if not least <= count <= 256 * 1024**2:
+        lowest = "1 byte" if least == 1 else f"{least // 1024} KiB"
+        raise UsageProblem(f"{option} must be between {lowest} and 256 MiB, got {shown(value)}")
     return count
 
 
