@@ -8,7 +8,7 @@ from typing import TypeVar
 
 from psycopg_pool import PoolTimeout
 
-from onceward import contrib
+from onceward import contrib, jsonsafe
 from onceward.calls import Call, browsing
 from onceward.connecting import none_free, probe_async
 from onceward.dsn import resolve_dsn
@@ -47,7 +47,7 @@ class Database:
         self._size = size
         self._options = {**CONNECTION_OPTIONS, "prepare_threshold": None, "application_name": "onceward web"}
         self.dsn = resolve_dsn(dsn)
-        self._pool = async_pool(self.dsn, self._options, size=size)
+        self._pool = async_pool(self.dsn, self._options, size=size, loads=jsonsafe.loads_to_show)
 
     async def open(self) -> None:
         await self._pool.open()

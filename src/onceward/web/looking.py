@@ -37,5 +37,5 @@ class Looking:
 def looking(dsn: str, identity: Identity) -> Iterator[Looking]:
     options = {"autocommit": True, "prepare_threshold": None, "application_name": "onceward web"}
     with connecting.connect(dsn, connect_timeout=10, **options) as connection:
-        set_json_loads(jsonsafe.loads, connection)
+        set_json_loads(jsonsafe.loads_to_show, connection)
         yield Looking(connection, identity)

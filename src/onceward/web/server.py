@@ -16,6 +16,7 @@ from onceward import logs
 from onceward.calls import access
 from onceward.client import Client
 from onceward.errors import OncewardError
+from onceward.stopping import stop_signals
 from onceward.web.app import create_app
 from onceward.web.settings import WebSettings
 
@@ -103,18 +104,24 @@ class Server(uvicorn.Server):
             yield
             return
         loop = asyncio.get_running_loop()
-        for number in (signal.SIGTERM, signal.SIGINT):
-            loop.add_signal_handler(number, self.stop)
+        numbers = stop_signals()
+        for number in numbers:
+            loop.add_signal_handler(number, self._hear, number)
         try:
             yield
         finally:
-            for number in (signal.SIGTERM, signal.SIGINT):
+            for number in numbers:
                 loop.remove_signal_handler(number)
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
         if self._started is not None and not self.should_exit:
             self._started()
+
+    def _hear(self, number: signal.Signals) -> None:
+        # A terminal that is closed says so more than once.
+        if not (number == signal.SIGHUP and self.should_exit):
+            self.stop()
 
     def stop(self) -> None:
         """The first time, answers under way are finished; the second time, nothing is waited for."""

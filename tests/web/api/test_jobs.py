@@ -50,6 +50,31 @@ def test_many_jobs_are_enqueued_together_or_not_at_all(db, everything):
     assert "as many as payloads" in short["errors"][0]["message"]
 
 
+def test_many_jobs_may_each_have_a_concurrency_key(db, everything):
+    sent = {
+        "task": "t",
+        "payloads": [{"n": n} for n in range(3)],
+        "concurrency_keys": ["a", None, "b"],
+        "concurrency_limit": 2,
+    }
+    made = everything.post("/jobs/many", sent, 201)["jobs"]
+    found = [db.job(job["id"]) for job in made]
+    assert [(job.concurrency_key, job.concurrency_limit) for job in found] == [
+        ("a", 2),
+        (None, None),
+        ("b", 2),
+    ]
+
+    for key, given, said in (
+        ("concurrency_keys", ["a"], "concurrency_keys must be as many as payloads (3)"),
+        ("concurrency_keys", ["a", "", "b"], "at least 1 character"),
+        ("concurrency_keys", ["a", 5, "b"], "valid string"),
+        ("concurrency_key", "k", "concurrency_key and concurrency_keys cannot be given together"),
+    ):
+        assert said in str(everything.post("/jobs/many", {**sent, key: given}, 422)), key
+    assert db.value("select count(*) from onceward.jobs") == 3
+
+
 def test_a_list_is_read_page_by_page_and_filtered(everything):
     ids = [everything.post("/jobs", {"task": f"t{n % 2}", "payload": {}}, 201)["id"] for n in range(7)]
     seen, before = [], None
@@ -144,3 +169,14 @@ def test_a_wrong_field_is_named_and_nothing_is_written(db, everything, body, fie
 
 def test_an_unknown_lane_is_not_found(everything):
     assert everything.post("/jobs", {"task": "t", "lane": "nowhere"}, 404)["code"] == "OW002"
+
+
+@pytest.mark.parametrize("levels", [300, 900, 5000])
+def test_a_job_with_a_value_that_is_nested_without_end_is_shown_without_it(db, everything, levels):
+    job = db.dead_letter()
+    db.run(
+        "update onceward.job_private set payload = ('{\"a\":' || repeat('[', %s) || repeat(']', %s) || '}')::jsonb where id = %s",
+        levels, levels, job,
+    )  # fmt: skip
+
+    assert everything.get(f"/jobs/{job}")["job"]["payload"].startswith("<JSON of ")

@@ -6,6 +6,7 @@ import json
 
 import pytest
 
+from onceward import Onceward
 from onceward.audit.verifier import problem as proof_problem
 from tests.support.watch import Watch
 
@@ -240,3 +241,25 @@ def test_names_have_slashes_and_may_be_verbs(everything, db):
         everything.put(f"/schedules/{name}", {"task": "t", "spec": "1 hour"})
 
     assert db.value("select count(*) from onceward.schedules") == 3
+
+
+def test_payloads_fit_the_task_where_its_application_is_served(db, program, serve_api):
+    app = Onceward()
+
+    @app.task
+    def report(region: str) -> None: ...
+
+    letter = db.dead_letter("report", {"region": "eu"})
+    asking = program("read", "operate", site=serve_api(app=app))
+    for path, sent in (
+        ("/schedules/eu", {"task": "report", "spec": "1 day", "payload": {"region": 7}}),
+        ("/schedules/eu", {"task": "report", "spec": "1 day", "payload": {}}),
+    ):
+        assert "region" in str(asking.put(path, sent, 422))
+    assert "region" in str(asking.post(f"/jobs/{letter}/requeue", {"payload": {"region": 7}}, 422))
+    assert db.value("select count(*) from onceward.schedules") == 0
+    assert db.state(letter) == "dead_letter"
+
+    asking.put("/schedules/eu", {"task": "report", "spec": "1 day", "payload": {"region": "eu"}})
+    asking.put("/schedules/other", {"task": "of_another_program", "spec": "1 day", "payload": {"n": 1}})
+    assert asking.post(f"/jobs/{letter}/requeue", {"payload": {"region": "us"}})["state"] == "ready"

@@ -25,13 +25,18 @@ from onceward.errors import OncewardError
 from onceward.web import secrets
 from onceward.web.api import problems
 from onceward.web.api.callers import Caller
-from onceward.web.api.problems import Refused
+from onceward.web.api.problems import Field, Refused
 from onceward.web.api.rates import Rates
 from onceward.web.context import web_of
 from onceward.web.settings import ApiSettings
 
 log = logs.get("onceward.api")
 _REQUEST_ID = re.compile(r"[A-Za-z0-9._-]{1,100}")
+# Parameters that are lists, and may stand more than once in the address.
+LISTS = frozenset(
+    {("/jobs", "state"), ("/deliveries", "state"), ("/alerts", "state"), ("/schedules", "name")}
+)
+ONCE = "Idempotency-Key"
 _METHODS = "GET, POST, PUT, DELETE"
 _TAKEN = "authorization, content-type, idempotency-key, x-request-id"
 _SHOWN = "idempotent-replayed, location, retry-after, x-request-id"
@@ -156,6 +161,7 @@ class Guard:
                 hint="Nothing was written. Send it again.",
                 headers={"connection": "close"},
             ) from None
+        _check_repeats(request)
         if body:
             _check_media(request)
         request.state.sent = _parsed(bytes(body))
@@ -188,6 +194,25 @@ def _wait(seconds: float, title: str) -> None:
         )
 
 
+def _check_repeats(request: Request) -> None:
+    path = request.scope["path"].removeprefix(request.scope.get("root_path", ""))
+    given = [(name, "query") for name, _ in request.query_params.multi_items() if (path, name) not in LISTS]
+    given += [(ONCE, "header") for _ in request.headers.getlist(ONCE)]
+    repeated = [place for place, times in Counter(given).items() if times > 1]
+    if repeated:
+        raise problems.unfit(
+            [
+                Field(
+                    jsonsafe.printable(name, 200),
+                    place,
+                    "It is given twice.",
+                    "Leave one out: a program in between may have gone by the other.",
+                )
+                for name, place in repeated[:50]
+            ]
+        )
+
+
 def _check_media(request: Request) -> None:
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind != "application/json" and not (kind.startswith("application/") and kind.endswith("+json")):
@@ -203,8 +228,14 @@ def _parsed(body: bytes) -> object:
     """The body, or None when it is none that can be read; whoever needs it says what is wrong with it."""
     try:
         return json.loads(body, object_pairs_hook=_once_each) if body else None
-    except (ValueError, RecursionError):
+    except RecursionError:
+        title, hint = "The body is nested too deeply.", f"A payload may have {jsonsafe.MAX_DEPTH} levels."
+    except (json.JSONDecodeError, UnicodeDecodeError):
         return None
+    except ValueError:
+        # Python reads no number of more than 4,300 digits.
+        title, hint = "The body has a number that is too long.", "Send it as a text."
+    raise Refused(422, "not-json", title, hint=f"Nothing was written. {hint}")
 
 
 def _once_each(members: list[tuple[str, object]]) -> dict[str, object]:

@@ -14,7 +14,9 @@ from onceward import calls, jsonsafe
 from onceward.web.api.callers import Operator
 from onceward.web.api.fields import Flag, Note, Payload, Reason, Sent, When
 from onceward.web.api.once import REPLAYED, Done, IdempotencyKey, perform
+from onceward.web.context import web_of
 from onceward.web.database import Acting
+from onceward.web.payloads import check_payload
 
 router = APIRouter()
 
@@ -92,6 +94,8 @@ async def requeue_job(
     payload = None if body.payload is None else jsonsafe.dumps(body.payload)
 
     async def act(db: Acting) -> Done:
+        if body.payload is not None and (job := await db.run(calls.job(id))):
+            check_payload(web_of(request).settings.apps, job.task, body.payload)
         return Done({"id": id, "state": await db.run(calls.requeue(id, payload=payload, run_at=body.run_at))})
 
     return await perform(request, caller.operating, act, answers=NewState, key=idempotency_key)

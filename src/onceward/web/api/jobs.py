@@ -181,7 +181,12 @@ async def enqueue_many(
     async def act(db: Acting) -> Done:
         client = _client(request, caller, body.task, rights.scope)
         made = await client.enqueue_many(
-            body.task, body.payloads, keys=body.keys, connection=db.connection, **body.options()
+            body.task,
+            body.payloads,
+            keys=body.keys,
+            concurrency_keys=body.concurrency_keys,
+            connection=db.connection,
+            **body.options(),
         )
         return Done({"jobs": made}, 201)
 

@@ -124,9 +124,14 @@ class ManyJobs(Options):
     task: Name
     payloads: list[Payload] = Field(min_length=1, max_length=MOST_AT_ONCE)
     keys: list[Text | None] | None = Field(None, description="One for each payload, or null.")
+    concurrency_keys: list[Text | None] | None = Field(
+        None, description="One for each payload, or null; instead of `concurrency_key`."
+    )
 
     @model_validator(mode="after")
     def _as_many(self) -> ManyJobs:
-        if self.keys is not None and len(self.keys) != len(self.payloads):
-            raise ValueError(f"keys must be as many as payloads ({len(self.payloads)})")
+        for name in ("keys", "concurrency_keys"):
+            given = getattr(self, name)
+            if given is not None and len(given) != len(self.payloads):
+                raise ValueError(f"{name} must be as many as payloads ({len(self.payloads)})")
         return self

@@ -248,17 +248,18 @@ async def invalid(request: Request, error: Exception) -> Response:
         )
         for found in error.errors()[:50]
     ]
+    return answer(request, unfit(fields))
+
+
+def unfit(fields: list[Field]) -> Refused:
     names = ", ".join(field.field for field in fields[:5])
-    return answer(
-        request,
-        Refused(
-            422,
-            "invalid-request",
-            "The request does not fit its schema.",
-            detail=f"Wrong: {names}." if names else None,
-            hint="Nothing was written. Correct the fields and send it again.",
-            errors=fields,
-        ),
+    return Refused(
+        422,
+        "invalid-request",
+        "The request does not fit its schema.",
+        detail=f"Wrong: {names}." if names else None,
+        hint="Nothing was written. Correct the fields and send it again.",
+        errors=fields,
     )
 
 

@@ -31,6 +31,7 @@ from onceward.web.api.fields import (
 from onceward.web.api.once import REPLAYED, Done, IdempotencyKey, perform
 from onceward.web.context import web_of
 from onceward.web.database import Acting
+from onceward.web.payloads import check_payload
 
 router = APIRouter()
 Schedule = answer_of(ScheduleInfo, "Schedule", "A schedule.")
@@ -156,6 +157,7 @@ async def put_schedule(request: Request, caller: Operator, name: NameInPath, bod
 
     A name may have slashes, but not end in /pause, /resume or /run, which are addresses of their own.
     """
+    check_payload(web_of(request).settings.apps, body.task, body.payload)
     given = body.model_dump(exclude={"payload", "tenant"})
     for duration in ("timeout", "expires_in", "grace", "jitter"):
         given[duration] = None if given[duration] is None else timedelta(seconds=given[duration])

@@ -47,7 +47,7 @@ class Look:
 def _looking(dsn: str) -> Iterator[Look]:
     options = {"autocommit": True, "prepare_threshold": None, "application_name": "onceward web doctor"}
     with connecting.connect(dsn, connect_timeout=10, **options) as connection:
-        set_json_loads(jsonsafe.loads, connection)
+        set_json_loads(jsonsafe.loads_to_show, connection)
         yield Look(dsn, connection)
 
 

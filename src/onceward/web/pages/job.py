@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from uuid import UUID
 
@@ -12,7 +12,6 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from onceward import calls, jsonsafe
-from onceward.app import Onceward
 from onceward.attempts import runs as runs_of
 from onceward.calls import browsing
 from onceward.errors import InvalidArgument, PayloadTooLarge, UnknownJob, WrongState
@@ -24,6 +23,7 @@ from onceward.web.database import Acting
 from onceward.web.filling import told
 from onceward.web.forms import MOST_BYTES, read_form
 from onceward.web.layout import Flash
+from onceward.web.payloads import check_payload
 
 # Of a workflow; more are not drawn.
 MOST_JOBS = 300
@@ -224,13 +224,6 @@ async def requeue(request: Request) -> Response:
         return _requeue_page(request, shown, replace(edit, problem=told(error.message, error.hint)), 413)
     said = "Requeued with the edited payload" if changed else "Requeued"
     return layout.back(request, f"/jobs/{job_id}", Flash(f"{said}; the job is {state}"))
-
-
-def check_payload(apps: Sequence[Onceward], task: str, payload: Mapping[str, Json]) -> None:
-    """As enqueue does, where the task is known here.  Raises InvalidPayload naming each field."""
-    app = next((app for app in apps if task in app.tasks), None)
-    if app is not None:
-        app.tasks[task].dump(payload)
 
 
 def read_payload(text: str) -> dict[str, Json]:

@@ -87,7 +87,11 @@ async def hold(request: Request) -> Response:
     who, form = _check_sees_all(request), await read_form(request)
     tenant = form.text("tenant")
     new = await web_of(request).database.run(who, calls.hold_tenant(tenant, _reason(form)), writes=True)
-    said = f"Nothing of {tenant} is removed any more" if new else f"{tenant} was held already"
+    said = (
+        f"Nothing of {tenant} is removed any more"
+        if new
+        else f"{tenant} was held already: its reason is the first one, and this one was not recorded"
+    )
     return layout.back(request, "/retention", Flash(said))
 
 

@@ -20,7 +20,8 @@ from onceward.web.database import Acting
 from onceward.web.filling import Filling, changed_since, mark_of
 from onceward.web.forms import Form, read_form
 from onceward.web.layout import Flash
-from onceward.web.pages.job import check_payload, read_payload
+from onceward.web.pages.job import read_payload
+from onceward.web.payloads import check_payload
 from onceward.web.query import query_of
 from onceward.web.sorting import Columns, sorting
 
