@@ -39,6 +39,14 @@ NOTES = {
     "The audit log": "By default it has the ends of jobs, which every other figure here includes; a lane may have every transition.",
     "Cost": "Write-ahead log is what replication and backups carry.",
 }
+# What has to be said with a figure that not every file of results has.
+MORE = {
+    "keys_apart": "In turn means that job i has key i modulo the number of keys, as when many users each send some work. "
+    "This order is held against the bar. "
+    "One after another means that all jobs of a key are enqueued before the next key begins: "
+    "each job that a batch of finishes lets in then lies on another page, which is harder for a database. "
+    "It is published beside the other, without a bar.",
+}
 MARKS = {True: "yes", False: "**no**", None: "not measured"}
 
 
@@ -75,7 +83,15 @@ def page(document: dict[str, Any]) -> list[str]:
     for title, groups in SECTIONS.items():
         metrics = [metric for metric in document["metrics"] if metric["group"] in groups]
         if metrics:
-            lines += ["", f"## {title}", "", NOTES[title], "", *figures(metrics, document["labels"])]
+            more = [MORE[metric["name"]] for metric in metrics if metric["name"] in MORE]
+            lines += [
+                "",
+                f"## {title}",
+                "",
+                " ".join([NOTES[title], *more]),
+                "",
+                *figures(metrics, document["labels"]),
+            ]
     lines += ["", *verdicts(document), *pages(document), "", *caveats(document), ""]
     return lines
 

@@ -84,8 +84,15 @@ def bulk_arguments(batch: Batch, task: Any) -> tuple[Any, list[dict[str, Any]], 
         options["delay"] = A_DAY
     if batch.concurrency_key is not None:
         options["concurrency_key"] = batch.concurrency_key
+    turns = None
+    if batch.keys_in_turn:
+        turns = [f"key {(batch.first + i) % batch.keys_in_turn}" for i in range(batch.count)]
     payload: dict[str, Any] = {} if task is hold else {"sent": 0}
-    return task, [dict(payload) for _ in range(batch.count)], {"keys": keys, **options}
+    return (
+        task,
+        [dict(payload) for _ in range(batch.count)],
+        {"keys": keys, "concurrency_keys": turns, **options},
+    )
 
 
 class AsyncProducer(Producer):

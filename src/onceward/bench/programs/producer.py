@@ -28,6 +28,8 @@ class Batch:
     later: bool = False
     # A concurrency key for the whole batch, with the limit 1.
     concurrency_key: str | None = None
+    # Or so many of them, which the jobs have in turn over all batches, with the limit 1.
+    keys_in_turn: int = 0
 
 
 class Producer(ABC):
@@ -86,6 +88,7 @@ async def single(producer: Producer, seconds: float) -> dict[str, object]:
 
 
 async def bulk(producer: Producer, total: int, chunk: int, **options: Any) -> dict[str, object]:
+    # So many keys one after another: a batch has one, and the next batch the next.
     concurrency_keys = options.pop("concurrency_keys", 0)
     began = time.monotonic()
     for first in range(0, total, chunk):
