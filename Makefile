@@ -35,7 +35,7 @@ SYSTEMS := proof intake alerts meals
 # Tests and checks bring their own servers: one named in the environment is never touched.
 ALONE := env -u ONCEWARD_DSN -u PGHOST -u PGHOSTADDR -u PGPORT -u PGSERVICE -u PGDATABASE -u PGUSER -u PGPASSWORD
 
-.PHONY: help demo test tests beside on15 check first docs bench chaos lock clean
+.PHONY: help demo test programs tests crash on15 check first docs bench chaos lock clean
 
 help: ## Show these targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-6s  %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -43,29 +43,36 @@ help: ## Show these targets
 demo: $(RUNNABLE) ## Start everything with a sample shop and the four systems, and print a link to the pages; PORT chooses the port
 	@$(BIN)/onceward up onceward.samples:app $(SYSTEMS:%=onceward_apps.%.app:app)
 
-test: first ## Run every check, all tests, then the crash tests (less than half an hour on two cores)
-	@echo "==> PostgreSQL 15"
-	@tools/postgres15.sh > .venv/.postgres15
-	@echo "==> Chromium"
-	@tools/chromium.sh > .venv/.chromium
-	@tools/zbar.sh
-	@$(MAKE) --no-print-directory --jobs=2 tests beside
-	@echo "==> crash tests"
-	@$(ALONE) $(BIN)/pytest -n $(CRASH_JOBS) --dist load --maxschedchunk 1 $(ORDER) -m crash $(CRASHING) $(ARGS)
+test: ## Run every check, all tests, then the crash tests (less than half an hour on two cores)
+	@$(MAKE) --no-print-directory --jobs=2 $(READY) programs
+	@$(MAKE) --no-print-directory first
+	@$(MAKE) --no-print-directory --jobs=3 tests docs-beside on15-beside
+	@$(MAKE) --no-print-directory crash
+
+# What tests need beside Python, with apt where that is possible.
+programs:
+	@mkdir -p .programs
+	@tools/postgres15.sh > .programs/postgres15
+	@tools/chromium.sh > .programs/chromium
+	@tools/extras.sh
 
 tests: $(READY)
 	@echo "==> tests; beside them the docs and PostgreSQL 15, whose output follows"
-	@ONCEWARD_TEST_PG15_BIN="$$(cat .venv/.postgres15)" ONCEWARD_TEST_CHROMIUM="$$(cat .venv/.chromium)" \
+	@ONCEWARD_TEST_PG15_BIN="$$(cat .programs/postgres15)" ONCEWARD_TEST_CHROMIUM="$$(cat .programs/chromium)" \
 		$(ALONE) $(BIN)/pytest $(PARALLEL) -m "not crash" $(ARGS)
 
-# Its output waits for its end, so that it does not mingle with that of the tests.
-beside: $(READY)
-	@{ $(MAKE) --no-print-directory docs && $(MAKE) --no-print-directory on15; } > .venv/.beside 2>&1; status=$$?; cat .venv/.beside; exit $$status
+crash: $(READY)
+	@echo "==> crash tests"
+	@$(ALONE) $(BIN)/pytest -n $(CRASH_JOBS) --dist load --maxschedchunk 1 $(ORDER) -m crash $(CRASHING) $(ARGS)
+
+# What runs beside something else tells at its end, so that the two do not mingle.
+%-beside: $(READY)
+	@$(MAKE) --no-print-directory $* > .programs/$* 2>&1; status=$$?; cat .programs/$*; exit $$status
 
 on15: $(READY)
-	@if [ -s .venv/.postgres15 ]; then \
+	@if [ -s .programs/postgres15 ]; then \
 		echo "==> the SQL contract and what clients and workers do on PostgreSQL 15" && \
-		ONCEWARD_TEST_PG_BIN="$$(cat .venv/.postgres15)" \
+		ONCEWARD_TEST_PG_BIN="$$(cat .programs/postgres15)" \
 			$(ALONE) $(BIN)/pytest $(SMALLER) -m "not crash and not slow" tests/sql tests/migrations $(SDK15); \
 	fi
 
@@ -108,7 +115,7 @@ lock: $(READY) ## Resolve the locks again; ARGS=--upgrade for newer versions
 	@$(COMPILE) --extra apps --constraint requirements.lock --output-file requirements-demo.lock pyproject.toml tools/build.in
 
 clean: ## Remove the virtual environment, caches and build results
-	@rm -rf .venv .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache build dist
+	@rm -rf .venv .programs .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache build dist
 	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # An environment whose Python has gone is made anew. The package is installed last, without its dependencies:

@@ -33,7 +33,8 @@ if __name__ == "__main__":
         ref = client.enqueue(count_book, {"chapters": 20})
         asyncio.run(Worker(app).drain())
         print(client.wait(ref))
-        (flow,) = client.workflows()
+        # Its id is that of its first job.
+        (flow,) = (flow for flow in client.workflows() if flow.id == ref.id)
         print(f"{flow.jobs} jobs, {flow.done} done, {flow.dead_letters} dead letter")
 
 # Output:

@@ -40,7 +40,7 @@ async def main() -> None:
         for attempt in await client.attempts(imported):
             print(f"attempt {attempt.attempt}: {attempt.outcome}")
 
-        (dead,) = await client.jobs(JobFilter(states=["dead_letter"]))
+        (dead,) = await client.jobs(JobFilter(states=["dead_letter"], task="charge"))
         print(f"{dead.task}: {dead.last_error['type']}: {dead.last_error['message']}")
         await client.requeue(charged, payload={"card": "new"})
         await Worker(app).drain()

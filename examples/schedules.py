@@ -42,7 +42,8 @@ if __name__ == "__main__":
         change = schedules.add(
             report, "09:00", name="long-report", zone="Asia/Tokyo", payload={"kind": "long"}
         )
-        print(change.outcome, [schedule.name for schedule in schedules.all()])
+        reports = [schedule.name for schedule in schedules.all() if schedule.task == report.name]
+        print(change.outcome, reports)
         schedules.run_now("long-report")
     asyncio.run(Worker(app).drain())
 

@@ -30,7 +30,7 @@ if __name__ == "__main__":
             print(error.sqlstate, error.diag.message_primary.replace(str(job), "…"))
         sql.execute("select onceward.retire_worker(%s)", [worker])
         for city, state, result in sql.execute(
-            "select payload ->> 'city', state, result from onceward.jobs order by id"
+            "select payload ->> 'city', state, result from onceward.jobs where task = 'weather' order by id"
         ):
             print(city, state, result or "")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from datetime import timedelta
 
 from onceward import Job
@@ -65,6 +66,15 @@ async def child(token: str, job: Job) -> int:
         async with job.transaction("written") as connection:
             await connection.execute(ROW, [token, "written"])
         return 1
+
+
+@app.task(name="booked")
+async def booked(token: str, job: Job, ms: int = 0, mode: str = "plain") -> None:
+    """A row, on a connection that the worker lends."""
+    with attempt(job, token):
+        async with job.transaction("written") as connection:
+            await connection.execute(ROW, [token, "written"])
+            await asyncio.sleep(ms / 1000)
 
 
 @app.task(name="starter")

@@ -16,6 +16,7 @@ from tests.crash.faults_limits import limits
 from tests.crash.faults_network import cuts, half_open, resets
 from tests.crash.faults_points import points
 from tests.crash.faults_poison import poisoned
+from tests.crash.faults_pooler import pooler
 from tests.crash.faults_processes import deploys, hogs, kills, zombies
 from tests.crash.faults_races import deadlocks, unique
 from tests.crash.faults_server import restarts, terminated
@@ -70,6 +71,19 @@ FAULTS = {
         resets,
         {"resets": 100, "jobs": 2_000, "workers": 3},
         {"resets": 10_000, "jobs": 200_000, "workers": 3},
+    ),
+    "pooler": Fault(
+        pooler,
+        # How soon a job begins depends on what else the machine does: the long form asks for 1.5 s.
+        {"kills": 4, "sessions": 12, "restarts": 2, "workers": 3, "lone_jobs": 8, "start_ms": 3_000},
+        {
+            "kills": 1_000,
+            "sessions": 3_000,
+            "restarts": 100,
+            "workers": 6,
+            "lone_jobs": 1_000,
+            "start_ms": 1_500,
+        },
     ),
     "disk": Fault(disk_full, {"fills": 3, "workers": 3}, {"fills": 100, "workers": 3}),
     "clocks": Fault(clocks, {"jobs": 1_500, "kills": 3}, {"jobs": 200_000, "kills": 400}),

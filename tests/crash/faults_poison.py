@@ -100,10 +100,8 @@ class Poisoning:
         text = f'{{"case": {number}, "seed": {payload["seed"]}, "value": {poison.as_sql(item)}}}'
         try:
             conn.execute(ENQUEUE, [task, text])
-        except psycopg.DataError as error:
-            self._refused_text(number, item, error)
-        except psycopg.OperationalError as error:
-            # Nested deeper than the server's stack: a refusal, unless the connection is gone.
+        except psycopg.DatabaseError as error:
+            # By the types, by the bound on levels, by the server's stack: a refusal, unless the connection is gone.
             if conn.closed:
                 raise
             self._refused_text(number, item, error)

@@ -24,6 +24,8 @@ app = Onceward()
 EFFECT = "insert into public.effect (token, job_id, epoch) values (%s, %s, %s)"
 COMPLETE = "select onceward.complete(%s, %s)"
 BOTH = "select public.effect_and_end(%s, %s, %s)"
+# Nothing is prepared: a pooler may be in between, as the guide for production says of connections of one's own.
+CONNECTING: dict[str, Any] = {"autocommit": True, "connect_timeout": 5, "prepare_threshold": None}
 
 
 class _Here:
@@ -215,7 +217,7 @@ async def _effect(job: Job, token: str) -> None:
     mark("tx", job, "try")
     try:
         if conn is None or conn.closed:
-            conn = await psycopg.AsyncConnection.connect(_Here.dsn, autocommit=True, connect_timeout=5)
+            conn = await psycopg.AsyncConnection.connect(_Here.dsn, **CONNECTING)
         async with asyncio.timeout(10):
             await conn.execute("begin")
             await conn.execute(EFFECT, [token, job.id, job.epoch])
@@ -237,7 +239,7 @@ def _effect_sync(job: Job, token: str) -> None:
     mark("tx", job, "try")
     try:
         if conn is None or conn.closed:
-            conn = _Here.local.conn = psycopg.connect(_Here.dsn, autocommit=True, connect_timeout=5)
+            conn = _Here.local.conn = psycopg.connect(_Here.dsn, **CONNECTING)
         conn.execute(BOTH, [token, job.id, job.epoch])
     except BaseException as error:
         if conn is not None:

@@ -1,4 +1,7 @@
-"""Every example, run as its reader would run it: what it prints is what stands at its end."""
+"""Every example, run as its reader would run it: what it prints is what stands at its end.
+
+All of them run on one database, in the random order of the tests: none may leave it so that another one fails.
+"""
 
 from __future__ import annotations
 
@@ -34,11 +37,17 @@ def run(path: Path, dsn: str) -> subprocess.CompletedProcess[str]:
     )
 
 
+@pytest.fixture(scope="module")
+def shared(onceward_server):
+    with onceward_server.cloned() as database:
+        yield database.dsn
+
+
 @pytest.mark.parametrize("name", FILES)
-def test_an_example_prints_what_it_says(name, onceward_database):
+def test_an_example_prints_what_it_says_whatever_ran_before(name, shared):
     path = EXAMPLES / name
 
-    done = run(path, onceward_database)
+    done = run(path, shared)
 
     assert done.returncode == 0, done.stdout + done.stderr
     assert [line.rstrip() for line in done.stdout.splitlines()] == expected_output(

@@ -87,3 +87,24 @@ def test_due_jobs_are_found_through_the_index_by_the_virtual_clock(onceward_data
             "explain select id from onceward.job_private where state = 'scheduled' and run_at <= onceward.now() order by run_at limit 1"
         ).fetchall()
     assert any("Index Cond: (run_at <=" in line for (line,) in plan)
+
+
+@pytest.mark.parametrize("by", [5, None, 1.5])
+def test_a_step_without_a_unit_is_refused(onceward_clock, by):
+    before = onceward_clock.pin()
+
+    with pytest.raises(InvalidArgument, match="must be a timedelta or a text such as '2h', got ") as error:
+        onceward_clock.advance(by)
+    assert error.value.hint == "Name the unit: timedelta(seconds=5), or '5 s'."
+    assert onceward_clock.now() == before
+
+
+def test_the_clock_is_pinned_at_a_text_that_names_its_zone(onceward_clock):
+    assert onceward_clock.pin("2031-01-01T09:00+01:00") == datetime(2031, 1, 1, 8, tzinfo=UTC)
+    assert onceward_clock.now() == datetime(2031, 1, 1, 8, tzinfo=UTC)
+
+
+@pytest.mark.parametrize("at", ["2031-01-01", "noon", 5, datetime(2031, 1, 1)])  # noqa: DTZ001 - that is what is wrong
+def test_the_clock_is_pinned_at_an_instant_only(onceward_clock, at):
+    with pytest.raises(InvalidArgument, match="must be pinned at a moment with a time zone, got "):
+        onceward_clock.pin(at)

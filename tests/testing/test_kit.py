@@ -160,3 +160,25 @@ def test_the_plugin_loads_nothing_that_a_run_without_a_database_does_not_need():
     assert (
         subprocess.check_output([sys.executable, "-c", code], text=True, cwd=Path(__file__).parent) == alone
     )
+
+
+def test_that_nothing_was_enqueued_can_be_asserted(onceward_kit):
+    onceward_kit.assert_enqueued("mail.send", count=0)
+    onceward_kit.client().enqueue("mail.send", {"n": 1})
+
+    onceward_kit.assert_enqueued("mail.send", {"n": 2}, count=0)
+    with pytest.raises(AssertionError, match=r'expected no job of task "mail.send", found 1'):
+        onceward_kit.assert_enqueued("mail.send", count=0)
+    for count in (-1, "0", True):
+        with pytest.raises(InvalidArgument, match="count must be a whole number of at least 0, got"):
+            onceward_kit.assert_enqueued("mail.send", count=count)
+
+
+def test_an_application_and_its_name_are_not_taken_for_each_other(onceward_kit):
+    with pytest.raises(InvalidArgument, match="drain must be given an Onceward application, got 'shop:app'"):
+        onceward_kit.drain("shop:app")
+    for target in (shop.app, "shop"):
+        with pytest.raises(
+            InvalidArgument, match=r'crash_worker must be given a text "package\.module:app", got '
+        ):
+            onceward_kit.crash_worker(target)

@@ -7,6 +7,7 @@ A transaction in REPEATABLE READ or SERIALIZABLE keeps the time of its snapshot.
 
 from __future__ import annotations
 
+import contextlib
 from datetime import datetime, timedelta
 from typing import LiteralString
 
@@ -58,6 +59,11 @@ class Clock:
 
         Leases of running workers end when the step is longer than what is left of them.
         """
+        if not isinstance(by, (str, timedelta)):
+            raise InvalidArgument(
+                f"step of the clock must be a timedelta or a text such as '2h', got {by!r}",
+                hint="Name the unit: timedelta(seconds=5), or '5 s'.",
+            )
         try:
             return self._instant(
                 "with step as materialized (select %(by)s::interval as length) "
@@ -79,13 +85,22 @@ class Clock:
                 hint="To go back, pin the clock at an earlier time.",
             ) from None
 
-    def pin(self, at: datetime | None = None) -> datetime:
-        """Stop the clock at this moment, or at the present one."""
+    def pin(self, at: datetime | str | None = None) -> datetime:
+        """Stop the clock at this moment, also as a text such as "2031-01-01T09:00Z", or at the present one."""
+        moment = at
+        if isinstance(at, str):
+            with contextlib.suppress(ValueError):
+                moment = datetime.fromisoformat(at)
+        if moment is not None and (not isinstance(moment, datetime) or moment.tzinfo is None):
+            raise InvalidArgument(
+                f"the clock must be pinned at a moment with a time zone, got {at!r}",
+                hint='Pass datetime(2031, 1, 1, tzinfo=UTC), or "2031-01-01T00:00Z".',
+            )
         return self._instant(
             "update onceward_testing.clock "
             "   set pinned = coalesce(%(at)s::timestamptz, pinned, statement_timestamp() + shift) "
             "returning pinned",
-            at=at,
+            at=moment,
         )
 
     def unpin(self) -> datetime:

@@ -14,13 +14,13 @@ from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, fields
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Literal, Self, overload
 from uuid import UUID
 
 import psycopg
 
 from onceward import calls
-from onceward.errors import InvalidArgument, OncewardError
+from onceward.errors import InvalidArgument, OncewardError, shown
 from onceward.model import JobFilter, JobInfo, Json
 from onceward.testing.clock import Clock
 
@@ -80,7 +80,14 @@ class Kit:
 
         A job that failed waits for its retry: move the clock and drain again.
         """
+        from onceward.app import Onceward
         from onceward.worker import Worker
+
+        if not isinstance(app, Onceward):
+            raise InvalidArgument(
+                f"drain must be given an Onceward application, got {shown(repr(app))}",
+                hint="Import it, and pass the object itself: kit.drain(shop.app).",
+            )
 
         def run() -> int:
             return asyncio.run(Worker(app, dsn=self.dsn, lanes=lanes).drain())
@@ -103,6 +110,11 @@ class Kit:
         that the next worker rescues the jobs, unless `past_lease` is false.  Raises OncewardError when the worker ends by
         itself, or has not got as many jobs within a minute.
         """
+        if not isinstance(target, str) or ":" not in target:
+            raise InvalidArgument(
+                f'crash_worker must be given a text "package.module:app", got {shown(repr(target))}',
+                hint="The worker is another process, which imports the application by that name.",
+            )
         name = f"crash-{secrets.token_hex(6)}"
         arguments = ["worker", target, "--name", name, "--lease", f"{LEASE.total_seconds():.0f}s"]
         if lanes is not None:
@@ -150,14 +162,29 @@ class Kit:
                     return None
         return None
 
+    @overload
+    # An int may be 0 at run time without being Literal[0]; whoever computes a count gets what the second one says.
+    def assert_enqueued(  # type: ignore[overload-overlap]  # Literal[0] is an int
+        self, task: str | Task[Any, Any], payload: Json = None, *, count: Literal[0], **where: object
+    ) -> None: ...
+    @overload
     def assert_enqueued(
         self, task: str | Task[Any, Any], payload: Json = None, *, count: int | None = None, **where: object
-    ) -> JobInfo:
+    ) -> JobInfo: ...
+    def assert_enqueued(
+        self, task: str | Task[Any, Any], payload: Json = None, *, count: int | None = None, **where: object
+    ) -> JobInfo | None:
         """Assert that there is a job of this task; returns it, the oldest one when there are several.
 
         `payload` is what the payload has to contain: of an object, some of its fields.  `where` names columns of the
-        view `jobs`, such as lane="mail", state="scheduled", key="invoice-7".  With `count`, exactly as many have to be there.
+        view `jobs`, such as lane="mail", state="scheduled", key="invoice-7".  With `count`, exactly as many have to be there;
+        with `count=0` none, and nothing is returned.
         """
+        if count is not None and (not isinstance(count, int) or isinstance(count, bool) or count < 0):
+            raise InvalidArgument(
+                f"count must be a whole number of at least 0, got {count!r}",
+                hint="Leave it out for any number.",
+            )
         name = task if isinstance(task, str) else task.name
         unknown = set(where) - {field.name for field in fields(JobInfo)}
         if unknown:
@@ -173,14 +200,14 @@ class Kit:
             if contains(job.payload, payload)
             and all(getattr(job, column) == value for column, value in where.items())
         ]
-        if matching and count in {None, len(matching)}:
-            return matching[0]
+        if count == len(matching) or (count is None and matching):
+            return matching[0] if matching else None
         wanted = ", ".join(
             [f"payload {payload}"] * (payload is not None) + [f"{k} {v!r}" for k, v in where.items()]
         )
         found = "\n".join(f"  {_described(job, where)}" for job in there[-20:]) or "  none"
         raise AssertionError(
-            f'expected {"a job" if count is None else f"{count} jobs"} of task "{name}"{f" with {wanted}" if wanted else ""}, '
+            f'expected {"a job" if count is None else "no job" if count == 0 else f"{count} jobs"} of task "{name}"{f" with {wanted}" if wanted else ""}, '
             f"found {len(matching)}\njobs of this task:\n{found}"
         )
 
