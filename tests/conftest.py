@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import signal
 from importlib.metadata import entry_points
 
 import pytest
@@ -7,6 +8,12 @@ from hypothesis import HealthCheck, settings
 
 from tests.support import dice
 from tests.support.reuse import Reuse
+
+# A shell without job control has what it starts in the background ignore Ctrl+C, and nohup has it ignore the end of the terminal;
+# so would the programs to which tests send these signals.
+for number, usual in ((signal.SIGINT, signal.default_int_handler), (signal.SIGHUP, signal.SIG_DFL)):
+    if signal.getsignal(number) is signal.SIG_IGN:
+        signal.signal(number, usual)
 
 # The plugin registers itself through its entry point; an installation made before that was declared has none.
 if not entry_points(group="pytest11", name="onceward"):

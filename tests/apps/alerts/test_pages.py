@@ -173,7 +173,9 @@ def test_a_run_that_gave_up_is_tried_again_and_settled_by_hand(window, companies
     page.get_by_text("Settle it by hand").first.click()
     expect(page.get_by_label("How it was settled").first).to_be_visible()
     assert page.evaluate(place) == before, "the button went away from under the pointer"
-    assert page.get_by_label("How it was settled").first.bounding_box()["width"] > 400
+    width = page.evaluate("""() => [...document.querySelectorAll("label")]
+        .find((each) => each.textContent.includes("How it was settled")).control.getBoundingClientRect().width""")
+    assert width > 400
     shoot(page, "alerting-settling")
     page.get_by_label("How it was settled").first.fill("It was a test")
     page.get_by_role("button", name="Settle it").first.click()
