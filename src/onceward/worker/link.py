@@ -175,7 +175,10 @@ class Link:
 
 
 def cut_off(conn: psycopg.Connection[Any] | psycopg.AsyncConnection[Any]) -> None:
-    """Shut a connection's socket down, so that whoever waits for it hears of its end.  Safe from any thread."""
+    """Shut a connection's socket down, so that whoever waits for it hears of its end.
+
+    Only from the thread that uses the connection: another one may find that its descriptor is somebody else's by now.
+    """
     # On a duplicate: the descriptor itself stays libpq's to close.
     with contextlib.suppress(OSError, psycopg.Error), socket.socket(fileno=os.dup(conn.fileno())) as sock:
         sock.shutdown(socket.SHUT_RDWR)

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import os
+import socket
+import threading
 import time
 from typing import Any
 from uuid import UUID
@@ -12,7 +15,7 @@ import psycopg
 from onceward import calls, contrib
 from onceward.errors import WorkerExpired
 from onceward.model import Heartbeat
-from onceward.worker.link import DEADLINE, cut_off
+from onceward.worker.link import DEADLINE
 
 
 class Pulse:
@@ -24,6 +27,11 @@ class Pulse:
         self._connect_timeout = max(2, int(lease / 6))
         self._most = min(lease / 3, DEADLINE)
         self._conn: psycopg.Connection[tuple[Any, ...]] | None = None
+        # A second descriptor of its socket, by which another thread cuts it off.  The connection's own number is not ours: the
+        # beating thread, or libpq when the connection breaks, may close it at any moment, and the next socket that the
+        # program opens has the same number.
+        self._cord: socket.socket | None = None
+        self._cord_lock = threading.Lock()
         # Since when a call is under way.
         self._began: float | None = None
 
@@ -40,6 +48,7 @@ class Pulse:
                     prepare_threshold=None,
                     connect_timeout=self._connect_timeout,
                 )
+                self._cord = socket.socket(fileno=os.dup(self._conn.fileno()))
             return contrib.run(self._conn, calls.heartbeat(worker_id))
         except WorkerExpired:
             raise
@@ -57,11 +66,16 @@ class Pulse:
 
     def unblock(self) -> None:
         """End a call that hangs on a dead connection.  Safe from any thread."""
-        conn = self._conn
-        if conn is not None:
-            cut_off(conn)
+        with self._cord_lock:
+            if self._cord is not None:
+                with contextlib.suppress(OSError):
+                    self._cord.shutdown(socket.SHUT_RDWR)
 
     def close(self) -> None:
+        with self._cord_lock:
+            cord, self._cord = self._cord, None
+            if cord is not None:
+                cord.close()
         conn, self._conn = self._conn, None
         if conn is not None:
             with contextlib.suppress(Exception):
