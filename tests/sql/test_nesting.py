@@ -1,6 +1,8 @@
-"""Payloads that are nested deeper than readers can follow."""
+"""Values that are nested deeper than readers can follow."""
 
 from __future__ import annotations
+
+import json
 
 import pytest
 from psycopg.types.json import Jsonb
@@ -9,6 +11,10 @@ from psycopg.types.json import Jsonb
 def nested(levels: int) -> Jsonb:
     """The last of so many levels below the payload is a number."""
     return Jsonb(None, dumps=lambda _: '{"a":' + "[" * (levels - 1) + "1" + "]" * (levels - 1) + "}")
+
+
+def nested_value(levels: int) -> object:
+    return json.loads(nested(levels).dumps(None))
 
 
 @pytest.mark.parametrize("levels", [201, 202, 900, 3000])
@@ -56,3 +62,40 @@ def test_a_payload_of_two_hundred_levels_is_taken(db):
     db.call("enqueue", task="ocr", payload=nested(200), key="k", priority=3)
     db.call("enqueue_many", task="ocr", payloads=[nested(200)])
     db.call("add_schedule", name="deep", task="ocr", spec="every 1 hour", payload=nested(200))
+
+
+def brought(db, claim, value):
+    """What workers and events bring, by the field that is blamed."""
+    it = {"job_id": claim.job_id, "epoch": claim.epoch}
+    return [
+        ("payload", lambda: db.call("emit_event", name="paid", payload=value)),
+        ("progress", lambda: db.call("progress", **it, progress=value)),
+        ("result", lambda: db.call("finish_step", **it, name="scan", result=value)),
+        ("result", lambda: db.call("exchange", worker_id=db.worker(), job_ids=[claim.job_id], epochs=[claim.epoch],
+                                   results=[value])),
+        ("result", lambda: db.call("complete", **it, result=value)),
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("levels", [201, 900])
+def test_what_workers_and_events_bring_is_refused_as_well_and_nothing_is_written(db, levels):
+    claim = db.running("pack")
+
+    for field, bring in brought(db, claim, nested(levels)):
+        with db.refused("OW008", f"{field} must not be nested deeper than 200 levels", "Flatten it"):
+            bring()
+
+    job = db.job(claim.job_id)
+    assert (job.state, job.result, job.progress) == ("running", None, None)
+    assert (
+        db.run("select * from onceward.step_private") == db.run("select * from onceward.event_private") == []
+    )
+
+
+def test_what_workers_and_events_bring_may_have_two_hundred_levels(db):
+    claim = db.running("pack")
+    for _, bring in brought(db, claim, nested(200)):
+        bring()
+    job = db.job(claim.job_id)
+    assert job.state == "done"
+    assert job.result == job.progress == nested_value(200)

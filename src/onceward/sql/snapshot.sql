@@ -1943,6 +1943,8 @@ create function onceward.check_delivery_backlog(p_thresholds jsonb)
   returns TABLE(tenant text, key text, severity text, value numeric, summary text) language sql stable set jit=off set search_path=pg_catalog, pg_temp;
 create function onceward.check_delivery_trouble(p_thresholds jsonb)
   returns TABLE(tenant text, key text, severity text, value numeric, summary text, detail jsonb) language sql stable set jit=off set search_path=pg_catalog, pg_temp;
+create function onceward.check_depth(p_field text, p_value jsonb)
+  returns void language plpgsql immutable set search_path=pg_catalog, pg_temp;
 create function onceward.check_disk(p_thresholds jsonb)
   returns TABLE(key text, severity text, value numeric, summary text) language plpgsql stable set jit=off set search_path=pg_catalog, pg_temp;
 create function onceward.check_email(p_content jsonb)
@@ -1993,7 +1995,7 @@ create function onceward.check_ready_age(p_thresholds jsonb)
   returns TABLE(key text, severity text, value numeric, summary text, detail jsonb) language sql stable set jit=off set search_path=pg_catalog, pg_temp;
 create function onceward.check_rescued(p_thresholds jsonb)
   returns TABLE(tenant text, key text, severity text, value numeric, summary text, detail jsonb) language sql stable set jit=off set search_path=pg_catalog, pg_temp;
-create function onceward.check_result_size(p_job_id uuid, p_result jsonb)
+create function onceward.check_result(p_job_id uuid, p_result jsonb)
   returns void language plpgsql stable set search_path=pg_catalog, pg_temp;
 create function onceward.check_retention_kind(p_kind text)
   returns void language plpgsql stable set jit=off set search_path=pg_catalog, pg_temp;

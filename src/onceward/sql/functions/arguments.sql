@@ -114,10 +114,20 @@ begin
         when 'boolean' then 'a boolean' end, 'null')),
       'Name the values, as in {"order": 1}.');
   end if;
-  -- The same bound as in clients: readers in most languages fail on what is deeper.  Whoever calls this often asks first
-  -- whether the payload is large enough for so many levels.
-  if p_payload @? '$.**{201}' then
-    perform onceward.bad_argument('payload', p_payload::text, 'must not be nested deeper than 200 levels',
+  perform onceward.check_depth('payload', p_payload);
+end;
+$$;
+
+-- The same bound as in clients: readers in most languages fail on what is deeper.  Whoever calls this often asks first
+-- whether the value is large enough for so many levels.
+create or replace function onceward.check_depth(p_field text, p_value jsonb)
+  returns void
+  language plpgsql immutable
+  set search_path = pg_catalog, pg_temp
+as $$
+begin
+  if p_value @? '$.**{201}' then
+    perform onceward.bad_argument(p_field, p_value::text, 'must not be nested deeper than 200 levels',
       'Flatten it, or put the deep part into it as text.');
   end if;
 end;

@@ -24,6 +24,7 @@ begin
     perform onceward.bad_argument('payload', pg_column_size(p_payload)::text || ' bytes', 'must be at most 262144 bytes',
       'Store the data elsewhere and emit a reference.');
   end if;
+  perform onceward.check_depth('payload', p_payload);
   if p_keep is null or p_keep <= interval '0' or p_keep > interval '10 years' then
     perform onceward.bad_argument('keep', p_keep::text, 'must be more than 0 and at most 10 years');
   end if;

@@ -38,7 +38,7 @@ declare
   v_job   onceward.job_private;
 begin
   if p_results is not null then
-    perform onceward.check_result_size(f.id, f.result)
+    perform onceward.check_result(f.id, f.result)
        from unnest(p_job_ids, p_results) as f (id, result)
       where pg_column_size(f.result) > 1024;
   end if;
@@ -194,7 +194,8 @@ as $$
    where k.tenant = h.tenant and k.task = h.task and k.key = h.key and k.job_id = h.id
 $$;
 
-create or replace function onceward.check_result_size(p_job_id uuid, p_result jsonb)
+-- Who calls this has found it large enough for a look.
+create or replace function onceward.check_result(p_job_id uuid, p_result jsonb)
   returns void
   language plpgsql stable
   set search_path = pg_catalog, pg_temp
@@ -202,6 +203,7 @@ as $$
 declare
   v_cap integer;
 begin
+  perform onceward.check_depth('result', p_result);
   select l.max_result_bytes into v_cap
     from onceward.job_private as j join onceward.lane_private as l on l.name = j.lane
    where j.id = p_job_id;
@@ -277,6 +279,7 @@ begin
   if pg_column_size(p_progress) > 16384 then
     perform onceward.bad_argument('progress', pg_column_size(p_progress)::text || ' bytes', 'must be at most 16384 bytes');
   end if;
+  perform onceward.check_depth('progress', p_progress);
   update onceward.job_private
      set progress = p_progress
    -- Not state = 'running': see finish_many.

@@ -50,7 +50,7 @@ begin
   end if;
   -- Ids of children are bounded by what may be spawned.
   if pg_column_size(p_result) > 1024 and p_kind <> 'spawn' then
-    perform onceward.check_result_size(p_job_id, p_result);
+    perform onceward.check_result(p_job_id, p_result);
   end if;
   insert into onceward.step_private as s
     (job_id, name, tenant, task, kind, state, seq, epoch, attempt, tries, started_at, finished_at, until, result, error, version)
