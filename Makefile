@@ -35,7 +35,7 @@ SYSTEMS := proof intake alerts meals
 # Tests and checks bring their own servers: one named in the environment is never touched.
 ALONE := env -u ONCEWARD_DSN -u PGHOST -u PGHOSTADDR -u PGPORT -u PGSERVICE -u PGDATABASE -u PGUSER -u PGPASSWORD
 
-.PHONY: help demo test programs tests crash on15 check first docs bench chaos lock clean
+.PHONY: help demo test programs tests crash on15 check lint types read docs bench chaos lock clean
 
 help: ## Show these targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-6s  %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -45,7 +45,7 @@ demo: $(RUNNABLE) ## Start everything with a sample shop and the four systems, a
 
 test: ## Run every check, all tests, then the crash tests (less than half an hour on two cores)
 	@$(MAKE) --no-print-directory --jobs=2 $(READY) programs
-	@$(MAKE) --no-print-directory first
+	@$(MAKE) --no-print-directory --jobs=2 types-beside lint read-beside
 	@$(MAKE) --no-print-directory --jobs=3 tests docs-beside on15-beside
 	@$(MAKE) --no-print-directory crash
 
@@ -76,15 +76,23 @@ on15: $(READY)
 			$(ALONE) $(BIN)/pytest $(SMALLER) -m "not crash and not slow" tests/sql tests/migrations $(SDK15); \
 	fi
 
-check: first docs ## Run linter, types, import contracts, the schema snapshot and every block of the docs
+check: lint types docs ## Run linter, types, import contracts, the schema snapshot and every block of the docs
 
 # What takes seconds, and ends make test before the minutes begin.
-first: $(READY)
+types: $(READY)
+	@echo "==> mypy"
+	@$(BIN)/mypy
+
+# Tests are compiled by whoever reads them first: once here, instead of in five processes at the same time.
+read: $(READY)
+	@echo "==> reading of the tests"
+	@mkdir -p .programs
+	@$(BIN)/pytest --collect-only --quiet $(ORDER) > .programs/collected || { tail -n 60 .programs/collected; exit 1; }
+
+lint: $(READY)
 	@echo "==> ruff"
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
-	@echo "==> mypy"
-	@$(BIN)/mypy
 	@echo "==> import contracts"
 	@$(BIN)/lint-imports --no-cache
 	@echo "==> sizes"

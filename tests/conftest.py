@@ -32,12 +32,19 @@ settings.load_profile("onceward")
 
 # The files that take longest, longest first.  Begun last, each would keep one process busy while the others have ended.
 LONGEST = (
-    "tests/web/test_browser.py", "tests/bench/test_bench.py", "tests/apps/proof/test_browser.py", "tests/web/test_injection.py",
-    "tests/apps/alerts/test_pages.py", "tests/apps/meals/test_browser.py", "tests/web/api/test_schema.py",
-    "tests/apps/alerts/test_checklist.py", "tests/docs/test_examples.py", "tests/web/test_pages.py",
-    "tests/sql/test_monitor_thresholds.py", "tests/apps/intake/reading/test_benchmark.py", "tests/apps/intake/test_browser.py",
-    "tests/audit/test_tampering.py", "tests/cli/test_new.py", "tests/docs/test_demo.py", "tests/cli/test_db.py",
-    "tests/apps/proof/test_portal.py", "tests/apps/meals/test_desk.py", "tests/web/api/test_nouns.py",
+    "tests/bench/test_bench.py", "tests/web/test_browser.py", "tests/apps/proof/test_browser.py", "tests/web/api/test_schema.py",
+    "tests/apps/alerts/test_pages.py", "tests/apps/meals/test_browser.py", "tests/web/test_injection.py",
+    "tests/docs/test_examples.py", "tests/web/test_pages.py", "tests/apps/alerts/test_checklist.py",
+    "tests/sql/test_tenant_functions.py", "tests/sql/test_dependency_races.py", "tests/docs/test_demo.py",
+    "tests/sdk/test_supervisor.py", "tests/sdk/test_workflows.py", "tests/migrations/test_privileges.py",
+    "tests/apps/intake/test_browser.py", "tests/sql/test_run_keys.py", "tests/sql/test_monitor_thresholds.py",
+    "tests/sdk/test_client.py", "tests/sql/test_limits.py", "tests/apps/intake/test_uploads.py",
+    "tests/apps/intake/reading/test_scan.py", "tests/sdk/test_steps.py", "tests/test_embedded.py",
+    "tests/apps/alerts/sync/test_http.py", "tests/apps/meals/test_races.py", "tests/apps/proof/test_pipeline.py",
+    "tests/sql/test_dependencies.py", "tests/sdk/test_worker.py", "tests/apps/intake/reading/test_benchmark.py",
+    "tests/sql/test_roles.py", "tests/apps/alerts/test_rule_pages.py", "tests/web/test_sso.py", "tests/cli/test_new.py",
+    "tests/audit/test_tampering.py", "tests/cli/test_db.py", "tests/apps/proof/test_portal.py",
+    "tests/apps/meals/test_desk.py", "tests/web/api/test_nouns.py",
 )  # fmt: skip
 # The same for crash tests, which are handed out one by one: faults, and tests by their names.
 LONGEST_FAULTS = (
