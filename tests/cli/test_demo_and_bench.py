@@ -57,3 +57,14 @@ def test_demo_uses_the_database_that_is_named(cli_alone, monkeypatch):
 
     assert cli_alone.ok("demo", dsn="dbname=shop")
     assert seen == ["dbname=shop"]
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (["--only", "latencies"], 'there is no measurement "latencies"'),
+        (["--repeats", "0"], "--repeats must be between 1 and 100, got 0"),
+    ],
+)
+def test_bench_that_is_asked_for_what_it_cannot_measure_is_a_usage_error(cli_alone, options, said):
+    assert f"error: {said}" in cli_alone.refused(2, "bench", *options)

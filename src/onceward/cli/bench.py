@@ -8,6 +8,8 @@ from typing import Annotated
 import typer
 
 from onceward.cli.framework import AsJson
+from onceward.cli.values import UsageProblem
+from onceward.errors import InvalidArgument
 
 
 def bench(
@@ -32,12 +34,15 @@ def bench(
     from onceward.bench import main as bench_main
 
     names = [part.strip() for value in only or () for part in value.split(",") if part.strip()]
-    status = bench_main(
-        as_json=as_json,
-        quick=quick,
-        only=names or None,
-        repeats=repeats,
-        output=Path(result_file) if result_file else None,
-        peers=not no_peers,
-    )
+    try:
+        status = bench_main(
+            as_json=as_json,
+            quick=quick,
+            only=names or None,
+            repeats=repeats,
+            output=Path(result_file) if result_file else None,
+            peers=not no_peers,
+        )
+    except InvalidArgument as error:
+        raise UsageProblem(error.message, hint=error.hint) from None
     raise typer.Exit(status)
