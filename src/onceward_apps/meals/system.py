@@ -10,12 +10,12 @@ from typing import Any, Self
 from uuid import UUID
 
 import psycopg
-from psycopg_pool import ConnectionPool
 
 from onceward import Onceward, logs
 from onceward.deliveries import Deliveries, Provider
 from onceward.deliveries.settings import email_from, telegram_from
 from onceward.dsn import resolve_dsn
+from onceward.pools import Pool
 from onceward_apps.kit import schema
 from onceward_apps.meals import store
 from onceward_apps.meals.domain import QrKeys
@@ -52,7 +52,7 @@ class Meals:
         self._email = email or email_from(environ)
         self._telegram = telegram or telegram_from(environ)
         self._pool_size = pool_size
-        self._pool: ConnectionPool[Connection] | None = None
+        self._pool: Pool[Connection] | None = None
         self._opening = threading.Lock()
         self.keys = QrKeys.parse(settings.qr_keys)
         self._seal = Seal(settings.seal_keys)
@@ -108,16 +108,15 @@ class Meals:
         with self._open_pool().connection() as connection:
             yield connection
 
-    def _open_pool(self) -> ConnectionPool[Connection]:
+    def _open_pool(self) -> Pool[Connection]:
         with self._opening:
             if self._pool is None:
-                self._pool = ConnectionPool(
+                self._pool = Pool(
                     self.dsn,
                     min_size=0,
                     max_size=self._pool_size,
                     timeout=_PATIENCE_SECONDS,
                     kwargs=_CONNECTING,
-                    check=ConnectionPool.check_connection,
                     open=True,
                 )
             return self._pool
