@@ -140,8 +140,10 @@ def hogs(arena: Arena, *, hogs: int, seconds: float = 6.0) -> Verdict:
     rescued = arena.value("select count(*) from onceward.attempts where outcome = 'rescued'")
     if rescued:
         problems.append(f"{rescued} false rescues")
+    # Some of those that were asked for were rolled back by their producer.
+    hogged = arena.value("select count(*)::int from onceward.jobs")
     return arena.verdict(
-        "handler hogs the GIL", {"hogs": hogs}, facts={"rescued": rescued}, problems=problems
+        "handler hogs the GIL", {"hogs": hogged}, facts={"rescued": rescued}, problems=problems
     )
 
 
