@@ -79,16 +79,6 @@ on15: $(READY)
 check: lint types docs ## Run linter, types, import contracts, the schema snapshot and every block of the docs
 
 # What takes seconds, and ends make test before the minutes begin.
-types: $(READY)
-	@echo "==> mypy"
-	@$(BIN)/mypy
-
-# Tests are compiled by whoever reads them first: once here, instead of in five processes at the same time.
-read: $(READY)
-	@echo "==> reading of the tests"
-	@mkdir -p .programs
-	@$(BIN)/pytest --collect-only --quiet $(ORDER) > .programs/collected || { tail -n 60 .programs/collected; exit 1; }
-
 lint: $(READY)
 	@echo "==> ruff"
 	@$(BIN)/ruff check .
@@ -104,6 +94,16 @@ lint: $(READY)
 	@$(ALONE) $(BIN)/python -m tools.cli_reference --check
 	@$(ALONE) $(BIN)/python -m tools.metrics_pages --check
 	@$(ALONE) $(BIN)/python -m tools.openapi --check
+
+types: $(READY)
+	@echo "==> mypy"
+	@$(BIN)/mypy
+
+# Tests are compiled by whoever reads them first: once here, instead of in five processes at the same time.
+read: $(READY)
+	@echo "==> reading of the tests"
+	@mkdir -p .programs
+	@$(BIN)/pytest --collect-only --quiet $(ORDER) > .programs/collected || { tail -n 60 .programs/collected; exit 1; }
 
 docs: $(READY)
 	@echo "==> docs"

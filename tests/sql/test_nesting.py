@@ -92,6 +92,19 @@ def test_what_workers_and_events_bring_is_refused_as_well_and_nothing_is_written
     )
 
 
+@pytest.mark.parametrize(
+    "call", ["finish_step({}, {}, 'scan', value)", "complete({}, {}, value)", "emit_event('paid', value)"]
+)
+def test_what_comes_compressed_from_a_table_is_refused_as_well(db, call):
+    claim = db.running("pack")
+    db.run("create temp table kept (value jsonb)")
+    db.run("insert into kept values (%s)", nested(300))
+    assert db.value("select pg_column_size(value) < 1024 from kept")
+
+    with db.refused("OW008", "must not be nested deeper than 200 levels"):
+        db.run(f"select onceward.{call.format(repr(str(claim.job_id)), claim.epoch)} from kept")
+
+
 def test_what_workers_and_events_bring_may_have_two_hundred_levels(db):
     claim = db.running("pack")
     for _, bring in brought(db, claim, nested(200)):
