@@ -13,9 +13,9 @@ from uuid import UUID
 from psycopg import AsyncConnection, Error, OperationalError
 from psycopg.rows import dict_row, tuple_row
 from psycopg.types.json import Jsonb
-from psycopg_pool import AsyncConnectionPool
 
 from onceward.errors import OncewardError, PermanentFailure
+from onceward.pools import AsyncPool
 from onceward_apps.kit import schema
 
 Connection = AsyncConnection[Any]
@@ -72,11 +72,11 @@ class Database:
 
     dsn: str
     size: int = 8
-    _pool: AsyncConnectionPool[Connection] | None = field(default=None, repr=False)
+    _pool: AsyncPool[Connection] | None = field(default=None, repr=False)
 
     async def open(self) -> None:
         if self._pool is None:
-            pool: AsyncConnectionPool[Connection] = AsyncConnectionPool(
+            pool: AsyncPool[Connection] = AsyncPool(
                 self.dsn, min_size=0, max_size=self.size, open=False, kwargs=_CONNECTING
             )
             await pool.open()

@@ -331,3 +331,13 @@ def test_events_are_bounded(intake, door):
         door.http.post(AUDIT, content=b"[", headers={"authorization": f"Bearer {intake.token()}"})
     ) == (400, "bad_request")
     assert code(door.http.post(AUDIT, json=EVENT)) == (401, "unauthorized")
+
+
+def test_a_request_after_the_database_has_ended_all_sessions_is_answered(intake, door):
+    assert door.upload(png()).status_code == 201
+    ended = intake.all(
+        "select pg_terminate_backend(pid, 5000) from pg_stat_activity where datname = current_database() and pid <> pg_backend_pid()"
+    )
+    assert ended
+
+    assert door.upload(png("Glucose 5.5 mmol/L")).status_code == 201
